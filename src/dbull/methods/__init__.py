@@ -1,0 +1,1 @@
+"""Estimators with the interface of scikit-learn; checking and converting input lives here."""

@@ -1,0 +1,1 @@
+"""The Dirichlet process Gaussian mixture on vectors. Knows no networks and no files."""

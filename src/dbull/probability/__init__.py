@@ -1,0 +1,1 @@
+"""Formulas of probability distributions. Tensors in, tensors out; imports nothing but torch."""
