@@ -1,6 +1,6 @@
 """The errors that dbull raises on purpose. Each says what was found, where, and what to do."""
 
-__all__ = ["DataError", "DbullError", "MethodError", "NumericalError", "ResultsError", "SettingsError"]
+__all__ = ["DataError", "DbullError", "FolderInUseError", "MethodError", "NumericalError", "ResultsError", "SettingsError"]
 
 
 class DbullError(Exception):
@@ -19,9 +19,13 @@ class SettingsError(DbullError, ValueError):
     """A setting or name is unknown or out of range; the message names it and the nearest known one."""
 
 
-class ResultsError(DbullError, RuntimeError):
-    """A result folder holds something else than what is asked of it; nothing in it was changed."""
+class ResultsError(DbullError, ValueError):
+    """Results given as input are damaged or cannot be compared; nothing in them was changed."""
+
+
+class FolderInUseError(DbullError, RuntimeError):
+    """Another process is writing where this one was told to write."""
 
 
 class MethodError(DbullError, RuntimeError):
-    """A clustering method broke its contract, for example with ids of the wrong shape."""
+    """A clustering method broke its contract: ids of the wrong shape, or another answer when repeated."""
