@@ -1,6 +1,14 @@
 """The errors that dbull raises on purpose. Each says what was found, where, and what to do."""
 
-__all__ = ["DataError", "DbullError", "FolderInUseError", "MethodError", "NumericalError", "ResultsError", "SettingsError"]
+__all__ = [
+    "DataError",
+    "DbullError",
+    "FolderInUseError",
+    "MethodError",
+    "NumericalError",
+    "ResultsError",
+    "SettingsError",
+]
 
 
 class DbullError(Exception):

@@ -115,12 +115,15 @@ def parse_assignments(texts: Iterable[str]) -> dict[str, Any]:
         if key in parameters:
             raise SettingsError(f"setting {key!r} is given twice")
         try:
-            parameters[key] = tomllib.loads(f"value = {value}")["value"]
+            read = tomllib.loads(f"value = {value}")
         except tomllib.TOMLDecodeError:
+            read = {}
+        if read.keys() != {"value"}:  # a line break in the text could bring in further keys
             raise SettingsError(
                 f"setting {key}: {value.strip()!r} is no TOML value; numbers, true and false stand alone, "
                 f"words need quotes: {key}='\"{value.strip()}\"'"
-            ) from None
+            )
+        parameters[key] = read["value"]
     return parameters
 
 
