@@ -1,0 +1,21 @@
+"""Data sets, readers for files of one's own, and scenarios that turn a data set into a stream."""
+
+from dbull.data.dataset import Dataset
+from dbull.data.registry import CatalogueEntry, FileStatus, catalogue, dataset_names, fetch, load, verify
+from dbull.data.scenarios import Arrival, HeldOut, Scenario, scenario, scenario_names
+
+__all__ = [
+    "Arrival",
+    "CatalogueEntry",
+    "Dataset",
+    "FileStatus",
+    "HeldOut",
+    "Scenario",
+    "catalogue",
+    "dataset_names",
+    "fetch",
+    "load",
+    "scenario",
+    "scenario_names",
+    "verify",
+]
