@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from . import bench, data
+from dbull.cli import bench, data
 
 __all__ = ["app", "main"]
 

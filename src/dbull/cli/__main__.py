@@ -1,5 +1,5 @@
 """``python -m dbull.cli`` is the same as ``dbull``."""
 
-from . import main
+from dbull.cli import main
 
 main()

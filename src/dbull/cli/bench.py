@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..errors import SettingsError
-from .exits import exit_codes
-from .progress import follow
+from dbull.cli.exits import exit_codes
+from dbull.cli.progress import follow
+from dbull.errors import SettingsError
 
 if TYPE_CHECKING:
-    from ..experiments.results import Result
-    from ..experiments.settings import BenchSettings
+    from dbull.experiments.results import Result
+    from dbull.experiments.settings import BenchSettings
 
 __all__ = ["bench"]
 
@@ -88,7 +88,7 @@ def _settings(
     """Turn the command line into settings; flags win over the file."""
     from dataclasses import replace
 
-    from ..experiments.settings import (
+    from dbull.experiments.settings import (
         BenchSettings,
         MethodChoice,
         parse_assignments,
@@ -122,8 +122,8 @@ def _settings(
 
 
 def _run(settings: "BenchSettings", data: Path | None, quiet: bool) -> list["Result"]:
-    from ..experiments.results import find_results
-    from ..experiments.run import bench as run_bench
+    from dbull.experiments.results import find_results
+    from dbull.experiments.run import bench as run_bench
 
     runs = follow(run_bench(settings, data), quiet)
     results, _ = find_results(run.folder for run in runs)
@@ -131,7 +131,7 @@ def _run(settings: "BenchSettings", data: Path | None, quiet: bool) -> list["Res
 
 
 def _read(folders: list[Path], quiet: bool) -> list["Result"]:
-    from ..experiments.results import find_results
+    from dbull.experiments.results import find_results
 
     if not folders:
         raise SettingsError("--table needs at least one folder of results")
@@ -143,14 +143,14 @@ def _read(folders: list[Path], quiet: bool) -> list["Result"]:
 
 
 def _show(results: list["Result"], style: str, columns: str | None) -> None:
-    from ..experiments.tables import DEFAULT_COLUMNS, render, summarise
+    from dbull.experiments.tables import DEFAULT_COLUMNS, render, summarise
 
     chosen = DEFAULT_COLUMNS if columns is None else _split(columns)
     typer.echo(render(summarise(results, chosen), style))
 
 
 def _draw(results: list["Result"], figure: Path, score: str, quiet: bool) -> None:
-    from ..experiments.figures import draw_streams
+    from dbull.experiments.figures import draw_streams
 
     draw_streams(results, figure, score)
     if not quiet:
@@ -158,8 +158,8 @@ def _draw(results: list["Result"], figure: Path, score: str, quiet: bool) -> Non
 
 
 def _list_names() -> None:
-    from ..data import scenario_names
-    from ..experiments.registry import METHODS
+    from dbull.data import scenario_names
+    from dbull.experiments.registry import METHODS
 
     typer.echo("scenarios")
     for name in scenario_names():
@@ -171,16 +171,16 @@ def _list_names() -> None:
 
 def _refuse_wrong_output(figure: Path | None, style: str, columns: str | None, score: str) -> None:
     """Find out before a long run, not after it, that its result cannot be shown."""
-    from ..experiments.settings import check_known
-    from ..experiments.tables import FORMATS, column_names
-    from ..metrics import SCORE_NAMES
+    from dbull.experiments.settings import check_known
+    from dbull.experiments.tables import FORMATS, column_names
+    from dbull.metrics import SCORE_NAMES
 
     check_known("format", style, FORMATS)
     check_known("score", score, SCORE_NAMES)
     for column in _split(columns or ""):
         check_known("column", column, column_names())
     if figure is not None:
-        from ..experiments.figures import check_target
+        from dbull.experiments.figures import check_target
 
         check_target(figure)
 

@@ -9,7 +9,7 @@ from types import FrameType
 
 import typer
 
-from ..errors import DataError, DbullError, FolderInUseError, ResultsError, SettingsError
+from dbull.errors import DataError, DbullError, FolderInUseError, ResultsError, SettingsError
 
 __all__ = ["ExitCode", "exit_codes"]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from ..experiments.run import RunDone, StepDone
+    from dbull.experiments.run import RunDone, StepDone
 
 __all__ = ["follow"]
 
@@ -24,7 +24,7 @@ class _Reporter(Protocol):
 
 def follow(events: Iterable["StepDone | RunDone"], quiet: bool) -> list["RunDone"]:
     """Go through a benchmark, say how it goes, and return the runs that are complete."""
-    from ..experiments.run import RunDone
+    from dbull.experiments.run import RunDone
 
     runs = []
     with _reporter(quiet) as reporter:

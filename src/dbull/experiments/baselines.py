@@ -14,7 +14,7 @@ from sklearn.decomposition import PCA
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.utils.metaestimators import available_if
 
-from ..errors import SettingsError
+from dbull.errors import SettingsError
 
 __all__ = ["FirstArrivalPCA", "KMeansTrueK", "UmapHdbscan"]
 

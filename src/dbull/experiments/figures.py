@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import ResultsError, SettingsError
-from ..metrics import SCORE_NAMES
-from .results import Result, read_steps
-from .settings import check_known
-from .tables import HEADINGS, summarise
+from dbull.errors import ResultsError, SettingsError
+from dbull.experiments.results import Result, read_steps
+from dbull.experiments.settings import check_known
+from dbull.experiments.tables import HEADINGS, summarise
+from dbull.metrics import SCORE_NAMES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..errors import SettingsError
-from .settings import MethodChoice, check_known, unknown_name
+from dbull.errors import SettingsError
+from dbull.experiments.settings import MethodChoice, check_known, unknown_name
 
 __all__ = ["METHODS", "RegisteredMethod", "ResolvedMethod", "build", "resolve"]
 
@@ -103,7 +103,7 @@ def build(method: ResolvedMethod) -> Any:
         raise SettingsError(f"{method.label} refused its parameters: {error}") from error
     if method.pca_dims is None:
         return learner
-    from .baselines import FirstArrivalPCA  # needs scikit-learn, which is slow to import
+    from dbull.experiments.baselines import FirstArrivalPCA  # needs scikit-learn, which is slow to import
 
     return FirstArrivalPCA(learner, method.pca_dims, method.seed)
 

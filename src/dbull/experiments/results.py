@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import FolderInUseError, MethodError, ResultsError, SettingsError
+from dbull.errors import FolderInUseError, MethodError, ResultsError, SettingsError
 
 try:
     import fcntl

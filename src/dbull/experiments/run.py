@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data import Scenario, scenario
-from ..errors import MethodError
-from .environment import PeakMemory, describe_environment
-from .registry import ResolvedMethod, build, resolve
-from .results import RunFolder
-from .scoring import Scorer, final_record
-from .settings import BenchSettings, MethodChoice
+from dbull.data import Scenario, scenario, scenario_names
+from dbull.errors import MethodError
+from dbull.experiments.environment import PeakMemory, describe_environment
+from dbull.experiments.registry import ResolvedMethod, build, resolve
+from dbull.experiments.results import RunFolder
+from dbull.experiments.scoring import Scorer, final_record
+from dbull.experiments.settings import BenchSettings, MethodChoice, check_known
 
 __all__ = ["RunDone", "StepDone", "bench", "run", "run_folder"]
 
@@ -51,8 +51,10 @@ class RunDone:
 
 def bench(settings: BenchSettings, data_folder: Path | None = None) -> Iterator[StepDone | RunDone]:
     """Run every method with every seed; each scenario is made once per seed and shown to all methods."""
+    # Wrong names are refused before any work is done.
+    check_known("scenario", settings.scenario, scenario_names())
     for choice in settings.methods:
-        resolve(choice, seed=settings.seeds[0], true_k=1)  # refuse a wrong name before any work is done
+        resolve(choice, seed=settings.seeds[0], true_k=1)
     for seed in settings.seeds:
         stream = scenario(settings.scenario, seed, data_folder)
         for choice in settings.methods:

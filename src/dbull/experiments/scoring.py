@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data import HeldOut, Scenario
-from ..metrics import (
+from dbull.data import HeldOut, Scenario
+from dbull.metrics import (
     SCORE_NAMES,
     average_score,
     backward_transfer,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..errors import SettingsError
+from dbull.errors import SettingsError
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ResultsError
-from ..metrics import SCORE_NAMES
-from .results import Result
-from .settings import check_known
+from dbull.errors import ResultsError
+from dbull.experiments.results import Result
+from dbull.experiments.settings import check_known
+from dbull.metrics import SCORE_NAMES
 
 __all__ = ["DEFAULT_COLUMNS", "FORMATS", "Row", "Summary", "column_names", "render", "summarise"]
 

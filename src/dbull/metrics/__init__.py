@@ -1,6 +1,6 @@
 """Scores: labels and cluster ids in, numbers out. Nothing here is ever shown to a learner."""
 
-from .clustering import (
+from dbull.metrics.clustering import (
     SCORE_NAMES,
     ClassScore,
     clustering_scores,
@@ -9,7 +9,7 @@ from .clustering import (
     purity,
     top_majority_accuracy,
 )
-from .lifelong import (
+from dbull.metrics.lifelong import (
     average_score,
     backward_transfer,
     forgetting,

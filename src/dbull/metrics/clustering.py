@@ -16,7 +16,7 @@ from sklearn.metrics import (
 )
 from sklearn.metrics.cluster import contingency_matrix
 
-from ..errors import DataError
+from dbull.errors import DataError
 
 __all__ = [
     "SCORE_NAMES",

@@ -9,7 +9,7 @@ lower triangular.
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..errors import DataError
+from dbull.errors import DataError
 
 __all__ = ["average_score", "backward_transfer", "forgetting", "forgetting_per_task", "id_stability"]
 
