@@ -48,6 +48,10 @@ def test_run_then_table_then_figure(tmp_path):
     ]
     assert row["columns"]["ari"]["mean"] == pytest.approx(sum(final["scores"]["ari"] for final in finals) / 2)
     assert row["told_true_k"] is True
+    matrix = dbull("bench", "--table", out, "--matrix", "--score", "ari", "--json")
+    last = json.loads(matrix.stdout)[-1]
+    ends = [final["lifelong"]["ari"]["matrix"][-1][0] for final in finals]
+    assert (last["after"], last["columns"]["task 1"]["mean"]) == ("task 5", pytest.approx(sum(ends) / 2))
     assert (out / "f.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -91,6 +95,7 @@ def test_names_are_listed():
         (["bench", "split-digits", "kmeans", "--columns", "arri"], 2, "did you mean 'ari'"),
         (["bench", "split-digits", "kmeans", "--score", "arri"], 2, "did you mean 'ari'"),
         (["bench", "split-digits", "kmeans", "--figure", "f.gif"], 2, "f.gif"),
+        (["bench", "split-digits", "kmeans", "--matrix", "--columns", "ari"], 2, "--matrix"),
         (["bench", "split-digits", "kmeans", "--no-such"], 2, "--no-such"),
         (["bench", "split-digits", "--method-path", "toy_methods:Nothing"], 2, "no method"),
         (["bench", "--config", "none.toml"], 2, "none.toml"),

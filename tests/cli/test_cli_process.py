@@ -113,7 +113,7 @@ def straight(tmp_path_factory):
     [(signal.SIGKILL, -9), (signal.SIGINT, 130), (signal.SIGTERM, 143)],
     ids=lambda v: str(v),
 )
-def test_killed_run_resumes_to_the_same_result(tmp_path, straight, number, code):
+def test_killed_run_resumes_to_the_same_result(tmp_path, monkeypatch, straight, number, code):
     folder = tmp_path / "split-digits" / "Slow" / "seed-0"
     process = start(*SLOW, tmp_path, TOY_SECONDS="0.3")
     wait_for_lines(folder / "steps.jsonl", 3, process)
@@ -125,8 +125,9 @@ def test_killed_run_resumes_to_the_same_result(tmp_path, straight, number, code)
     table = CliRunner().invoke(app, ["bench", "--table", str(tmp_path)])
     assert "not complete, left out" in table.stderr
 
-    resumed = dbull(*SLOW, tmp_path)
-    assert resumed.returncode == 0, resumed.stderr
+    monkeypatch.syspath_prepend(str(TOYS))
+    resumed = CliRunner().invoke(app, [*SLOW, str(tmp_path)])
+    assert resumed.exit_code == 0, resumed.output
     for name in ("settings.json", "steps.jsonl"):
         assert (folder / name).read_bytes() == (straight / name).read_bytes()
     finals = [json.loads((each / "final.json").read_text()) for each in (folder, straight)]

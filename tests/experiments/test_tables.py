@@ -7,7 +7,8 @@ import pytest
 
 from dbull.errors import ResultsError, SettingsError
 from dbull.experiments.results import Result, find_results
-from dbull.experiments.tables import render, summarise
+from dbull.experiments.summary import score_matrices, summarise
+from dbull.experiments.tables import render
 from dbull.metrics import SCORE_NAMES
 
 
@@ -85,6 +86,35 @@ def test_markdown_latex_json():
     assert latex.startswith(r"\begin{tabular}{llrrr}")
     (record,) = json.loads(render(rows, "json"))
     assert record["columns"]["ari"] == {"mean": 0.5, "standard_error": None, "n": 1}
+
+
+def with_matrix(matrix, phases, **more):
+    made = result(**more)
+    made.final["lifelong"]["ari"]["matrix"] = matrix
+    made.final.update(tasks=list(range(len(matrix[0]))), phases=phases)
+    return made
+
+
+def test_score_matrix_is_averaged_cell_by_cell():
+    results = [
+        with_matrix([[0.9, None], [0.7, 0.5]], [0, 1], seed=0),
+        with_matrix([[0.7, None], [0.5, 0.5]], [0, 1], seed=1),
+    ]
+    rows = score_matrices(results, "ari")
+    assert [row.after for row in rows] == ["task 1", "task 2"]
+    assert rows[0].columns["task 1"].mean == pytest.approx(0.8)
+    assert rows[0].columns["task 2"] is None
+    lines = render(rows, "text").splitlines()
+    assert lines[1].split() == ["method", "after", "seeds", "task", "1", "task", "2"]
+    assert lines[-2].split() == ["a", "task", "1", "2", "80.00", "(10.00)", "-"]
+    assert lines[-1].split() == ["a", "task", "2", "2", "60.00", "(10.00)", "50.00", "(0.00)"]
+
+
+def test_matrices_of_different_width_share_a_markdown_table():
+    results = [with_matrix([[0.9, None], [0.7, 0.5]], [0, 1]), with_matrix([[0.3]], [0], scenario="r")]
+    lines = render(score_matrices(results, "ari"), "markdown").splitlines()
+    assert lines[0] == "| scenario | method | after | seeds | task 1 | task 2 |"
+    assert lines[2] == "| r | a | task 1 | 1 | 30.00 |  |"
 
 
 def test_what_cannot_be_compared_is_refused():

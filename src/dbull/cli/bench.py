@@ -46,8 +46,11 @@ def bench(
     ] = False,
     style: Annotated[str, typer.Option("--format", help="text, markdown, latex or json.")] = "text",
     columns: Annotated[str | None, typer.Option(help="Columns of the table, with commas between.")] = None,
+    matrix: Annotated[
+        bool, typer.Option("--matrix", help="Show score matrices, R[after task i, on task j], as the table.")
+    ] = False,
     figure: Annotated[Path | None, typer.Option(help="Draw curves to this .png, .pdf or .svg.")] = None,
-    score: Annotated[str, typer.Option(help="Score that the figure's curves show.")] = "nmi_geometric",
+    score: Annotated[str, typer.Option(help="Score of the figure and the matrices.")] = "nmi_geometric",
     list_names: Annotated[bool, typer.Option("--list", help="List scenarios and methods, and stop.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Same as --format json.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
@@ -61,7 +64,7 @@ def bench(
     `dbull bench --table results --figure streams.png`.
     """
     with exit_codes():
-        _refuse_wrong_output(figure, style, columns, score)
+        _refuse_wrong_output(figure, style, columns, matrix, score)
         if list_names:
             _list_names()
             return
@@ -71,7 +74,7 @@ def bench(
         else:
             settings = _settings(targets or [], seeds, assignments or [], method_path, label, config, out)
             results = _run(settings, data, quiet)
-        _show(results, "json" if as_json else style, columns)
+        _show(results, "json" if as_json else style, columns, matrix, score)
         if figure is not None:
             _draw(results, figure, score, quiet)
 
@@ -142,11 +145,15 @@ def _read(folders: list[Path], quiet: bool) -> list["Result"]:
     return results
 
 
-def _show(results: list["Result"], style: str, columns: str | None) -> None:
-    from dbull.experiments.tables import DEFAULT_COLUMNS, render, summarise
+def _show(results: list["Result"], style: str, columns: str | None, matrix: bool, score: str) -> None:
+    from dbull.experiments.summary import DEFAULT_COLUMNS, score_matrices, summarise
+    from dbull.experiments.tables import HEADINGS, render
 
-    chosen = DEFAULT_COLUMNS if columns is None else _split(columns)
-    typer.echo(render(summarise(results, chosen), style))
+    if matrix:
+        typer.echo(render(score_matrices(results, score), style, what=HEADINGS[score]))
+    else:
+        chosen = DEFAULT_COLUMNS if columns is None else _split(columns)
+        typer.echo(render(summarise(results, chosen), style))
 
 
 def _draw(results: list["Result"], figure: Path, score: str, quiet: bool) -> None:
@@ -169,16 +176,21 @@ def _list_names() -> None:
         typer.echo(f"  {name:<14}{method.summary}")
 
 
-def _refuse_wrong_output(figure: Path | None, style: str, columns: str | None, score: str) -> None:
+def _refuse_wrong_output(
+    figure: Path | None, style: str, columns: str | None, matrix: bool, score: str
+) -> None:
     """Find out before a long run, not after it, that its result cannot be shown."""
     from dbull.experiments.settings import check_known
-    from dbull.experiments.tables import FORMATS, column_names
+    from dbull.experiments.summary import column_names
+    from dbull.experiments.tables import FORMATS
     from dbull.metrics import SCORE_NAMES
 
     check_known("format", style, FORMATS)
     check_known("score", score, SCORE_NAMES)
     for column in _split(columns or ""):
         check_known("column", column, column_names())
+    if matrix and columns is not None:
+        raise SettingsError("--matrix has the tasks as columns: --columns does not go with it")
     if figure is not None:
         from dbull.experiments.figures import check_target
 

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from dbull.errors import ResultsError, SettingsError
 from dbull.experiments.results import Result, read_steps
 from dbull.experiments.settings import check_known
-from dbull.experiments.tables import HEADINGS, summarise
+from dbull.experiments.summary import refuse_unlike
+from dbull.experiments.tables import HEADINGS
 from dbull.metrics import SCORE_NAMES
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def _by_method(results: Sequence[Result]) -> dict[str, list[list[dict[str, Any]]
         raise ResultsError(
             f"a figure shows one scenario, these folders hold {', '.join(scenarios)}: name one's folder"
         )
-    summarise(results)  # refuses results that cannot be averaged
+    refuse_unlike(results)
     methods: dict[str, list[list[dict[str, Any]]]] = {}
     for result in sorted(results, key=lambda r: (r.method, r.seed)):
         methods.setdefault(result.method, []).append(read_steps(result.folder))
