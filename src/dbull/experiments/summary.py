@@ -12,6 +12,7 @@ from dbull.experiments.settings import check_known
 from dbull.metrics import SCORE_NAMES
 
 __all__ = [
+    "COUNTS",
     "DEFAULT_COLUMNS",
     "PLAIN",
     "Row",
@@ -35,8 +36,9 @@ DEFAULT_COLUMNS = (
     "seconds",
 )
 LIFELONG = ("average", "forgetting", "backward_transfer")
+COUNTS = ("n_clusters", "n_clusters_used", "n_classes")
 # Shown as they are; all other columns are scores and shown in percent.
-PLAIN = ("n_clusters", "n_clusters_used", "n_classes", "seconds", "learn_seconds", "peak_memory_mib")
+PLAIN = (*COUNTS, "seconds", "learn_seconds", "peak_memory_mib")
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from dbull.experiments.settings import check_known
-from dbull.experiments.summary import PLAIN, Row, Summary
+from dbull.experiments.summary import COUNTS, PLAIN, Row, Summary
 
 __all__ = ["FORMATS", "HEADINGS", "render"]
 
@@ -59,6 +59,8 @@ def _heading(column: str) -> str:
 def _cell(column: str, summary: Summary | None) -> str:
     if summary is None:
         return NONE
+    if column in COUNTS and summary.mean.is_integer() and not summary.standard_error:
+        return f"{summary.mean:.0f}"
     scale, digits = (1, 1) if column in PLAIN else (100, 2)
     text = f"{summary.mean * scale:.{digits}f}"
     return text if summary.standard_error is None else f"{text} ({summary.standard_error * scale:.{digits}f})"
