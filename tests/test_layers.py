@@ -52,7 +52,9 @@ def imported(path: Path) -> set[str]:
     return names
 
 
-FILES = sorted(p for p in SOURCE.rglob("*.py") if p.parent != SOURCE or p.stem not in {"__init__", "__main__"})
+FILES = sorted(
+    p for p in SOURCE.rglob("*.py") if p.parent != SOURCE or p.stem not in {"__init__", "__main__"}
+)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
