@@ -79,6 +79,16 @@ def test_precision_and_recall_unite_sub_clusters():
     assert (two.precision, two.recall, two.n_rows, two.n_clusters) == (1.0, 1.0, 1, 1)
 
 
+def test_single_class_is_all_or_nothing_but_for_the_accuracies():
+    split = clustering_scores([4, 4, 4, 4], [0, 1, 1, 1])
+    all_or_nothing = ("nmi_geometric", "nmi_arithmetic", "ari", "completeness", "v_measure")
+    assert [split[name] for name in all_or_nothing] == [0.0] * 5
+    assert split["homogeneity"] == split["purity"] == 1.0
+    assert split["accuracy_hungarian"] == split["accuracy_top"] == 0.75
+    whole = clustering_scores([4, 4, 4, 4], [1, 1, 1, 1])
+    assert set(whole.values()) == {1.0}
+
+
 def test_class_without_cluster_has_no_precision():
     three, four = per_class_scores([3, 3, 4], [0, 0, 0])
     assert (three.label, three.precision, three.recall) == (3, 2 / 3, 1.0)

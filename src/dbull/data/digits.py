@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-import sklearn.datasets
 
 from dbull.data.dataset import Samples
 
@@ -15,6 +14,8 @@ _MAX_PIXEL = np.float32(16)
 
 def read_digits(_paths: Mapping[str, Path]) -> Samples:
     """Return the digits with pixels in [0, 1]; the source knows no training and test part."""
-    bunch = sklearn.datasets.load_digits()
+    from sklearn.datasets import load_digits  # slow to import, and few need it
+
+    bunch = load_digits()
     x = bunch.data.astype(np.float32) / _MAX_PIXEL
     return Samples(x, bunch.target.astype(np.int64), tuple("0123456789"), (8, 8))

@@ -23,7 +23,7 @@ _HTTP_RANGE_NOT_SATISFIABLE = 416
 def download_files(files: Sequence[DataFile], folder: Path, progress: Progress | None = None) -> list[Path]:
     """Download the files that are not in `folder` yet, each verified before it gets its name.
 
-    An interrupted download leaves `NAME.part`; the next call goes on from there. A file that is
+    An interrupted download leaves `partial-NAME`; the next call goes on from there. A file that is
     there already is verified and kept.
 
     Parameters
@@ -74,24 +74,19 @@ class _Meter:
 
 def _download(file: DataFile, path: Path, meter: _Meter) -> None:
     """Try each URL in turn; a resumed file that comes out wrong is fetched once more from its beginning."""
-    part = path.with_name(path.name + ".part")
+    part = path.with_name(f"partial-{path.name}")  # keeps the suffix, which tells how to unpack it
     failures = []
     for url in file.urls:
         try:
             resumed = _receive(url, part, file, meter)
             try:
-                _verify(part, path.name, url, file)
+                _verify(part, url, file)
             except DataError:
-                part.unlink()
                 if not resumed:
                     raise
                 # The remote file may have changed since the first part was written.
                 _receive(url, part, file, meter)
-                try:
-                    _verify(part, path.name, url, file)
-                except DataError:
-                    part.unlink()
-                    raise
+                _verify(part, url, file)
             os.replace(part, path)
             return
         except DataError as error:
@@ -137,14 +132,10 @@ def _receive(url: str, part: Path, file: DataFile, meter: _Meter) -> bool:
     return resumed
 
 
-def _verify(part: Path, final_name: str, url: str, file: DataFile) -> None:
-    """Verify under the final name, so that the suffix tells the format, then go back to the part's name."""
-    candidate = part.with_name(f".verify-{os.getpid()}-{final_name}")
-    os.replace(part, candidate)
+def _verify(part: Path, url: str, file: DataFile) -> None:
     try:
-        refuse_impostor(candidate)
-        matching_digest(candidate, file)
+        refuse_impostor(part)
+        matching_digest(part, file)
     except DataError as error:
-        raise DataError(str(error).replace(str(candidate), f"{url}")) from error
-    finally:
-        os.replace(candidate, part)
+        part.unlink()
+        raise DataError(str(error).replace(str(part), url)) from error

@@ -33,7 +33,7 @@ def without_header(post: str) -> str:
 
 
 def read_posts(path: Path) -> tuple[list[str], list[str], int]:
-    """Return the posts without headers, the group of each, and how many are for training, which come first."""
+    """Return posts without headers, the group of each, and the number of training posts; these come first."""
     parts: dict[str, tuple[list[str], list[str]]] = {"train": ([], []), "test": ([], [])}
     for name, text in read_texts(path):
         folder, _, rest = name.partition("/")

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse
-from sklearn.feature_extraction.text import TfidfTransformer
 
 from dbull.data.dataset import Samples
 from dbull.data.files import DataFile
@@ -60,6 +59,8 @@ def reuters_tfidf(
     columns : (n_words,) int64
         The columns of `counts` that were kept, ascending.
     """
+    from sklearn.feature_extraction.text import TfidfTransformer  # slow to import, and few need it
+
     totals = np.asarray(counts.sum(axis=0), dtype=np.int64).ravel()
     columns = np.sort(np.argsort(-totals, kind="stable")[:n_words])
     kept = counts[:, columns].astype(np.float64)

@@ -1,4 +1,4 @@
-"""Rules that cut a labelled data set into a stream: pure functions from labels and a generator to row numbers."""
+"""Rules that cut a labelled data set into a stream: from labels and a random generator to row numbers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -87,7 +87,7 @@ def recurring(
     rounds: int,
     rows_per_visit: int | None = None,
 ) -> Plan:
-    """Every group comes once per round, with rows not seen before: what was learnt must not be learnt anew."""
+    """Every group comes once per round, with new rows: what was learnt must not be learnt as new."""
     learn, held_out = split_rows(len(y_true), n_train, random)
     visits = []
     for task, group in enumerate(groups):

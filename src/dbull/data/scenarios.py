@@ -7,14 +7,14 @@ import hashlib
 import operator
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar, overload
 
 import numpy as np
 
 from dbull.data import rules, synthetic
-from dbull.data.dataset import Dataset, dense_rows
+from dbull.data.dataset import Dataset, Samples, dense_rows
 from dbull.data.registry import load, nearest_name
 from dbull.errors import DataError
 
@@ -120,34 +120,24 @@ def _of(name: str) -> Callable[[int, Path | str | None], Dataset]:
     return lambda _seed, folder: load(name, folder)
 
 
-def _drifting(seed: int, _folder: Path | str | None) -> Dataset:
-    known = load("drifting-mixture")
-    drawn = synthetic.drifting_mixture(seed)
-    return Dataset(
-        known.name,
-        drawn.x,
-        drawn.y_true,
-        drawn.sample_shape,
-        known.kind,
-        drawn.label_names,
-        known.source,
-        known.licence,
-    )
+def _drawn(name: str, draw: Callable[[int], Samples]) -> Callable[[int, Path | str | None], Dataset]:
+    """Return the synthetic set of that name, drawn from the scenario's seed instead of seed 0."""
+
+    def data(seed: int, _folder: Path | str | None) -> Dataset:
+        samples = draw(seed)
+        return replace(load(name), x=samples.x, y_true=samples.y_true)
+
+    return data
 
 
 def _kdd_both(_seed: int, folder: Path | str | None) -> Dataset:
     first, second = load("kddcup99", folder), load("kddcup99-corrected", folder)
-    assert first.y_true is not None and second.y_true is not None
-    return Dataset(
-        f"{first.name}+{second.name}",
-        np.concatenate([first.x, second.x]),
-        np.concatenate([first.y_true, second.y_true]),
-        first.sample_shape,
-        first.kind,
-        first.label_names,
-        first.source,
-        first.licence,
-        {**first.checksums, **second.checksums},
+    return replace(
+        first,
+        name=f"{first.name}+{second.name}",
+        x=np.concatenate([first.x, second.x]),
+        y_true=np.concatenate([first.y_true, second.y_true]),
+        checksums={**first.checksums, **second.checksums},
     )
 
 
@@ -189,9 +179,11 @@ _RULES: dict[str, _Rule] = {
     "batch-cifar10-features": _Rule(_of("cifar10-features"), _batch),
     "batch-stl10-features": _Rule(_of("stl10-features"), _batch),
     "split-cifar10-features": _Rule(_of("cifar10-features"), _split(_PAIRS, 400)),
-    "batch-gaussian": _Rule(_of("gaussian-mixture"), _batch),
-    "batch-skewed": _Rule(_of("skewed-mixture"), _batch),
-    "drift-gaussian": _Rule(_drifting, _in_order(450, n_tasks=5)),
+    "batch-gaussian": _Rule(_drawn("gaussian-mixture", synthetic.gaussian_mixture), _batch),
+    "batch-skewed": _Rule(_drawn("skewed-mixture", synthetic.skewed_mixture), _batch),
+    "drift-gaussian": _Rule(
+        _drawn("drifting-mixture", synthetic.drifting_mixture), _in_order(450, n_tasks=5)
+    ),
     "kdd": _Rule(_of("kddcup99"), _in_order(10_000, n_tasks=10)),
     "kdd-new-attacks": _Rule(_kdd_both, _in_order(10_000, n_tasks=16)),
 }

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import scipy.sparse
-from sklearn.feature_extraction.text import TfidfVectorizer
 
 __all__ = ["N_WORDS", "tfidf"]
 
@@ -17,6 +16,8 @@ def tfidf(documents: Sequence[str], n_words: int = N_WORDS) -> scipy.sparse.csr_
     English stop words and tokens without a letter are left out; idf is smoothed and taken over
     all documents. A document with none of the words is a row of zeros.
     """
+    from sklearn.feature_extraction.text import TfidfVectorizer  # slow to import, and few need it
+
     vectorizer = TfidfVectorizer(
         max_features=n_words,
         sublinear_tf=True,

@@ -1,0 +1,23 @@
+"""Real data are used where the environment variable DBULL_DATA names a folder that holds them."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    folder = os.environ.get("DBULL_DATA")
+    if not folder:
+        pytest.skip("set DBULL_DATA to the folder with the benchmark data")
+    return Path(folder)
+
+
+@pytest.fixture
+def empty_home(tmp_path, monkeypatch) -> Path:
+    """No DBULL_DATA, and a per-user cache that is empty."""
+    monkeypatch.delenv("DBULL_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("sys.platform", "linux")
+    return tmp_path
