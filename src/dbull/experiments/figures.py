@@ -24,6 +24,8 @@ __all__ = ["check_target", "draw_streams", "task_curves"]
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 MAX_COLUMNS = 3
+CAPTION = "shaded: the task's own arrivals; band: one standard error"
+MAX_MARKED = 20  # arrivals; more markers would run into each other
 SUFFIXES = (".png", ".pdf", ".svg")
 
 
@@ -52,7 +54,8 @@ def draw_streams(results: Sequence[Result], target: Path, score: str = "nmi_geom
         for i, (label, runs) in enumerate(methods.items()):
             _curve(panel, task_curves(runs, task, score), label, i)
         _mark_phases(panel, first, task)
-        panel.set(title=f"task {task + 1}", ylim=(-0.02, 1.02), ylabel=HEADINGS[score])
+        lowest = min(0.0, *(line.get_ydata().min() for line in panel.get_lines()))  # ARI may be negative
+        panel.set(title=f"task {task + 1}", ylim=(lowest - 0.02, 1.02), ylabel=HEADINGS[score])
     _draw_cluster_counts(panels[len(tasks)], methods, first)
     for panel in panels[n_panels:]:
         panel.set_axis_off()
@@ -62,9 +65,7 @@ def draw_streams(results: Sequence[Result], target: Path, score: str = "nmi_geom
         panel.spines[["top", "right"]].set_visible(False)
     handles, labels = panels[len(tasks)].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=min(4, len(labels)), frameon=False)
-    figure.suptitle(
-        f"{results[0].scenario} (shaded: the task's own arrivals; band: one standard error over seeds)"
-    )
+    figure.suptitle(f"{results[0].scenario}\n{CAPTION}", fontsize="medium")
     target.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(target, dpi=150)
 
@@ -104,11 +105,11 @@ def _by_method(results: Sequence[Result]) -> dict[str, list[list[dict[str, Any]]
 def _curve(panel: "Axes", values: NDArray[np.float64], label: str, index: int) -> None:
     """Draw mean and standard error over the first axis, from the first arrival that has a value."""
     known = ~np.isnan(values).any(axis=0)
-    at = np.arange(1, values.shape[1] + 1)[known]
+    marker = MARKERS[index % len(MARKERS)] if len(known) <= MAX_MARKED else None
+    at = np.arange(1, len(known) + 1)[known]
     values = values[:, known]
     mean = values.mean(axis=0)
     colour = COLOURS[index % len(COLOURS)]
-    marker = MARKERS[index % len(MARKERS)] if len(at) <= 20 else None
     panel.plot(at, mean, color=colour, marker=marker, markersize=3.5, linewidth=1.3, label=label)
     if len(values) > 1:
         error = values.std(axis=0, ddof=1) / np.sqrt(len(values))
@@ -131,6 +132,6 @@ def _draw_cluster_counts(
         _curve(panel, counts, f"{label}, {seeds}", i)
     at = np.arange(1, len(first) + 1)
     truth = [step["n_classes"] for step in first]
-    panel.step(at, truth, where="mid", color="0.3", linestyle="--", linewidth=1.3, label="true classes seen")
+    panel.step(at, truth, where="mid", color="0.2", linestyle="--", linewidth=1.6, label="true classes seen")
     panel.set(title="clusters", ylabel="number")
     panel.set_ylim(bottom=0)
