@@ -125,6 +125,14 @@ def test_other_settings_in_the_same_folder(tmp_path):
     assert "--label" in done.stderr
 
 
+def test_folders_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    done = dbull("bench", "batch-digits", "kmeans", "--out", tmp_path / "file")
+    assert (done.exit_code, "choose another --out" in done.stderr) == (2, True)
+    done = dbull("bench", "batch-digits", "kmeans", "--figure", tmp_path / "file" / "f.png")
+    assert (done.exit_code, "cannot be written" in done.stderr) == (2, True)
+
+
 def test_damaged_results_are_refused(tmp_path):
     assert dbull("bench", "batch-digits", "kmeans", "--out", tmp_path).exit_code == 0
     (tmp_path / "batch-digits" / "kmeans" / "seed-0" / "final.json").write_text("{")

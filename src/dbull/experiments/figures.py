@@ -66,8 +66,11 @@ def draw_streams(results: Sequence[Result], target: Path, score: str = "nmi_geom
     handles, labels = panels[len(tasks)].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=min(4, len(labels)), frameon=False)
     figure.suptitle(f"{results[0].scenario}\n{CAPTION}", fontsize="medium")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(target, dpi=150)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(target, dpi=150)
+    except OSError as error:
+        raise SettingsError(f"{target}: the figure cannot be written ({error.strerror})") from error
 
 
 def check_target(target: Path) -> None:

@@ -52,7 +52,10 @@ class RunFolder:
         FolderInUseError
             if another process is writing there
         """
-        path.mkdir(parents=True, exist_ok=True)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise SettingsError(f"{path}: cannot be made ({error.strerror}); choose another --out") from error
         with _held(path):
             _same_or_new_settings(path, settings)
             folder = cls(path)
