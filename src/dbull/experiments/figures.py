@@ -107,9 +107,10 @@ def _by_method(results: Sequence[Result]) -> dict[str, list[list[dict[str, Any]]
 
 def _curve(panel: "Axes", values: NDArray[np.float64], label: str, index: int) -> None:
     """Draw mean and standard error over the first axis, from the first arrival that has a value."""
+    n_arrivals = values.shape[1]
     known = ~np.isnan(values).any(axis=0)
-    marker = MARKERS[index % len(MARKERS)] if len(known) <= MAX_MARKED else None
-    at = np.arange(1, len(known) + 1)[known]
+    marker = MARKERS[index % len(MARKERS)] if n_arrivals <= MAX_MARKED else None
+    at = np.arange(1, n_arrivals + 1)[known]
     values = values[:, known]
     mean = values.mean(axis=0)
     colour = COLOURS[index % len(COLOURS)]
