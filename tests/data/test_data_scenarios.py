@@ -72,7 +72,7 @@ class TestWithoutFiles:
 
 
 def test_fingerprint_is_pinned():
-    """Fails if numpy, scikit-learn or we change what a name and a seed mean: results then no longer compare."""
+    """Fails if numpy, scikit-learn or we change what a name and a seed mean: results no longer compare."""
     assert data.scenario("split-digits", 0).fingerprint.startswith("bbc6b67eb528")
 
 
