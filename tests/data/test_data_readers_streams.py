@@ -153,3 +153,29 @@ print(rows, grown)
     rows, grown = done.stdout.split()
     assert int(rows) == (n_rows // 4 if kind == "csv" else n_rows)
     assert float(grown) < 60, f"grew by {grown} MB"
+
+
+def test_core_formats_need_no_extra_and_the_others_name_theirs(tmp_path):
+    (tmp_path / "a.csv").write_text("a,b\n1,2\n")
+    np.save(tmp_path / "a.npy", VALUES)
+    (tmp_path / "a.parquet").write_bytes(b"PAR1")
+    (tmp_path / "images").mkdir()
+    code = f"""
+import sys
+sys.modules["pyarrow"] = sys.modules["PIL"] = None  # as if they were not installed
+from pathlib import Path
+from dbull.data import read_table
+from dbull.errors import DataError
+folder = Path({str(tmp_path)!r})
+print(read_table(folder / "a.csv").x.tolist(), read_table(folder / "a.npy").x.shape)
+for name in ("a.parquet", "images"):
+    try:
+        read_table(folder / name)
+    except DataError as error:
+        print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    first, second, third = done.stdout.splitlines()
+    assert first == "[[1.0, 2.0]] (25, 3)"
+    assert "pip install 'dbull[io]'" in second
+    assert "pip install 'dbull[vision]'" in third
