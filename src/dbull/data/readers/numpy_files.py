@@ -3,7 +3,6 @@
 import math
 import tokenize
 import zipfile
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -11,6 +10,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.lib import format as npy_format
 
+from dbull.data.npz import DAMAGED_NPZ
 from dbull.data.readers.chunk import Chunk, ReadSettings, Selection, make_chunk, select_columns
 from dbull.errors import DataError
 
@@ -44,7 +44,9 @@ def read_npz(path: Path, settings: ReadSettings) -> Iterator[Chunk]:
             array = _choose_array(members, settings.array, str(path))
             with archive.open(f"{array}.npy") as stream:
                 yield from read_npy_stream(stream, settings, f"{path}:{array}")
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
+    except DataError:
+        raise
+    except DAMAGED_NPZ as error:
         raise DataError(f"{path}: not a readable .npz file ({error})") from error
 
 
