@@ -1,9 +1,13 @@
 """Real data are used where the environment variable DBULL_DATA names a folder that holds them."""
 
 import os
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
+
+from dbull.data import Dataset, load
 
 
 @pytest.fixture(scope="session")
@@ -12,6 +16,12 @@ def real_data() -> Path:
     if not folder:
         pytest.skip("set DBULL_DATA to the folder with the benchmark data")
     return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def real_set(real_data) -> Callable[[str], Dataset]:
+    """Load a real data set, each only once for all tests."""
+    return cache(lambda name: load(name, real_data))
 
 
 @pytest.fixture

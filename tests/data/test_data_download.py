@@ -30,6 +30,11 @@ class Server:
             def do_GET(self):
                 wanted = self.headers.get("Range")
                 outer.requests.append((self.path, wanted))
+                if self.path.startswith("/moved/"):
+                    self.send_response(302)
+                    self.send_header("Location", self.path.removeprefix("/moved"))
+                    self.end_headers()
+                    return
                 if outer.status != 200:
                     self.send_error(outer.status)
                     return
@@ -95,6 +100,13 @@ def test_cut_connection_leaves_a_part_and_the_next_call_goes_on_from_there(serve
     (path,) = download_files([packed_file(server.url)], tmp_path)
     assert path.read_bytes() == PACKED
     assert [wanted for _, wanted in server.requests] == [None, "bytes=3000-"]
+
+
+def test_a_moved_file_is_resumed_where_it_has_moved_to(server, tmp_path):
+    (tmp_path / "partial-a.gz").write_bytes(PACKED[:3000])
+    (path,) = download_files([packed_file(server.url + "moved/")], tmp_path)
+    assert path.read_bytes() == PACKED
+    assert server.requests == [("/moved/a.gz", "bytes=3000-"), ("/a.gz", "bytes=3000-")]
 
 
 def test_server_without_ranges_sends_all_again(server, tmp_path):

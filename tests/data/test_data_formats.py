@@ -194,7 +194,7 @@ class TestStl10:
         with pytest.raises(DataError, match=r"test_X\.bin: 27,643 bytes are no whole number"):
             stl10.read_images(paths)
         (tmp_path / "bad.tar.gz").write_bytes(gzip.compress(b"x" * 2000)[:-30])
-        with pytest.raises(DataError, match=r"bad\.tar\.gz: not a readable tar archive"):
+        with pytest.raises(DataError, match=r"bad\.tar\.gz: .*tar archive"):
             stl10.read_images({stl10.ARCHIVE.name: tmp_path / "bad.tar.gz"})
 
     def test_features_of_the_user(self, tmp_path):

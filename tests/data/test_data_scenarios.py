@@ -72,7 +72,7 @@ class TestWithoutFiles:
 
 
 def test_fingerprint_is_pinned():
-    """Fails if numpy, scikit-learn or we change what a name and a seed mean: results then no longer compare."""
+    """Fails if numpy, scikit-learn or we change what a name and a seed mean: results no longer compare."""
     assert data.scenario("split-digits", 0).fingerprint.startswith("bbc6b67eb528")
 
 
@@ -125,6 +125,10 @@ def test_missing_files_are_named_with_what_to_do(empty_home, monkeypatch):
 
 
 class TestRealData:
+    @pytest.fixture(autouse=True)
+    def load_each_set_once(self, real_set, monkeypatch):
+        monkeypatch.setattr("dbull.data.scenarios.load", lambda name, _folder: real_set(name))
+
     def test_split_mnist_is_the_papers(self, real_data):
         scenario = data.scenario("split-mnist", 0, real_data)
         assert len(scenario.arrivals) == 50
@@ -147,9 +151,9 @@ class TestRealData:
         assert len(scenario.arrivals) == PROMISED[name]
 
     @pytest.mark.slow
-    def test_kdd_keeps_the_order_of_the_file(self, real_data):
+    def test_kdd_keeps_the_order_of_the_file(self, real_data, real_set):
         scenario = data.scenario("kdd", 0, real_data)
         arrived = [label for arrival in scenario.arrivals for label in arrival.y_true.tolist()]
         assert len(arrived) + sum(len(part.y_true) for part in scenario.held_out) == 494_021
-        in_file = iter(data.load("kddcup99", real_data).y_true.tolist())
+        in_file = iter(real_set("kddcup99").y_true.tolist())
         assert all(label in in_file for label in arrived)  # `in` takes from the iterator: a subsequence

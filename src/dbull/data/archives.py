@@ -3,6 +3,7 @@
 Nothing is written, so no member can leave its folder; links and devices are passed over.
 """
 
+import lzma
 import tarfile
 import zlib
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from dbull.errors import DataError
 __all__ = ["read_members", "read_texts"]
 
 _MAX_TEXT_BYTES = 64 << 20
+_DAMAGED = (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, OSError)
 
 
 def read_members(path: Path, names: tuple[str, ...]) -> dict[str, bytes]:
@@ -48,10 +50,13 @@ def read_texts(path: Path, suffix: str = "") -> list[tuple[str, str]]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[tarfile.TarFile]:
+    again = "delete it and get it again"
     try:
-        with tarfile.open(path, "r|*") as archive:
+        archive = tarfile.open(path, "r|*")  # noqa: SIM115  closed below
+    except (*_DAMAGED, TypeError) as error:  # tarfile's TypeError stands for a gzip header that is cut off
+        raise DataError(f"{path}: not a readable tar archive ({error}); {again}") from error
+    try:
+        with archive:
             yield archive
-    except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
-        raise DataError(
-            f"{path}: not a readable tar archive ({error}); delete it and get it again"
-        ) from error
+    except _DAMAGED as error:
+        raise DataError(f"{path}: a damaged or truncated tar archive ({error}); {again}") from error

@@ -15,7 +15,7 @@ __all__ = ["KINDS", "Dataset", "Samples", "dense_rows"]
 KINDS = ("images", "text", "features", "records")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # arrays have no single answer to ==
 class Samples:
     """What a reader finds in the files of a data set; :class:`Dataset` adds where they came from."""
 
@@ -26,7 +26,7 @@ class Samples:
     n_train: int | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # arrays have no single answer to ==
 class Dataset:
     """A data set in memory.
 

@@ -41,7 +41,7 @@ class DataFile:
     name : str
         File name, the same in every folder.
     n_bytes : int
-        Size as the official source gives it out; 0 where unknown.
+        Size at the source, for the progress of a download; 0 where unknown.
     stored : tuple of str
         Accepted digests of the file as it lies on disk, in hexadecimal: SHA-256, or MD5 where
         nobody has published more.

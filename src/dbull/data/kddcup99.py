@@ -143,13 +143,15 @@ def parse_connections(content: bytes, where: str) -> tuple[np.ndarray, np.ndarra
     x : (N, 123) float32, columns as in `COLUMNS`
     y_true : (N,) int64, index into `LABELS`
     """
-    lines = content.decode("ascii").splitlines()
+    lines = [line for line in content.splitlines() if line and not line.isspace()]
+    if not lines:
+        raise DataError(f"{where}: there are no records")
     # Two thirds of the records are copies of another: parse each different one once.
-    number: dict[str, int] = {}
+    number: dict[bytes, int] = {}
     rows = np.fromiter(
         (number.setdefault(line, len(number)) for line in lines), dtype=np.int64, count=len(lines)
     )
-    table = _parse_table(list(number), where)
+    table = _parse_table([line.decode("latin-1") for line in number], where)
     x = np.empty((len(number), len(COLUMNS)), dtype=np.float32)
     start = 0
     for attribute in ATTRIBUTES:
@@ -175,7 +177,7 @@ def read_connections(paths: Mapping[str, Path]) -> Samples:
 def _parse_table(lines: list[str], where: str) -> np.ndarray:
     fields = [(name, "U16" if name in _CATEGORIES else "f8") for name in ATTRIBUTES]
     try:
-        table = np.loadtxt(lines, delimiter=",", dtype=[*fields, ("label", "U24")], ndmin=1)
+        table = np.loadtxt(lines, delimiter=",", comments=None, dtype=[*fields, ("label", "U24")], ndmin=1)
     except ValueError as error:
         raise DataError(
             f"{where}: expected {len(ATTRIBUTES)} attributes and a label per line ({error})"

@@ -12,7 +12,7 @@ __all__ = ["Plan", "batch", "imbalanced", "in_order", "mixed", "recurring", "spl
 _HELD_OUT_SHARE = 0.2
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # arrays have no single answer to ==
 class Plan:
     """Which rows of a data set arrive when, and which are kept for scoring.
 

@@ -23,7 +23,7 @@ __all__ = ["Arrival", "HeldOut", "Scenario", "scenario", "scenario_names"]
 Record = TypeVar("Record", covariant=True)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # arrays have no single answer to ==
 class Arrival:
     """One data set of the stream.
 
@@ -47,7 +47,7 @@ class Arrival:
     classes: tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # arrays have no single answer to ==
 class HeldOut:
     """Rows of a task that never arrive; x (n, d) float32, y_true (n,) int64."""
 
@@ -57,7 +57,7 @@ class HeldOut:
     classes: tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # arrays have no single answer to ==
 class Scenario:
     """An ordered list of arrivals and, per task, what was held out.
 

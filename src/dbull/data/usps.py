@@ -37,8 +37,10 @@ _N_PIXELS = 256
 
 def parse_usps(content: bytes, where: str) -> tuple[np.ndarray, np.ndarray]:
     """Parse lines of "label v1 ... v256", v in [-1, 1]; return pixels in [0, 1], (N, 256), and labels."""
+    if not content or content.isspace():
+        raise DataError(f"{where}: there are no rows")
     try:
-        table = np.loadtxt(content.decode("ascii").splitlines(), dtype=np.float32, ndmin=2)
+        table = np.loadtxt(content.decode("ascii").splitlines(), dtype=np.float32, comments=None, ndmin=2)
     except ValueError as error:
         raise DataError(f"{where}: expected rows of numbers ({error})") from error
     if table.shape[1] != _N_PIXELS + 1:

@@ -98,11 +98,26 @@ def load_resnet50(weights: Path | str) -> ResNet50Features:
         raise DataError(f"{path}: expected a state dict, that is names with tensors")
     network = ResNet50Features()
     body = {name: value for name, value in state.items() if not name.startswith("fc.")}
-    try:
-        network.load_state_dict(body)
-    except RuntimeError as error:
-        raise DataError(f"{path}: these are not the weights of a ResNet-50: {error}") from error
+    _check_names(body, network.state_dict(), path)
+    network.load_state_dict(body)
     return network.eval().requires_grad_(False)
+
+
+def _check_names(found: dict[str, Tensor], expected: dict[str, Tensor], path: Path) -> None:
+    """Refuse other weights by the first name that is missing, too much, or of another shape."""
+    # Older files have no count of batches; it plays no part after training.
+    needed = [name for name in expected if not name.endswith("num_batches_tracked")]
+    for name in needed:
+        if name not in found:
+            raise DataError(f"{path}: these are not the weights of a ResNet-50: '{name}' is missing")
+        if found[name].shape != expected[name].shape:
+            raise DataError(
+                f"{path}: these are not the weights of a ResNet-50: '{name}' has shape "
+                f"{tuple(found[name].shape)}, expected {tuple(expected[name].shape)}"
+            )
+    extra = [name for name in found if name not in expected]
+    if extra:
+        raise DataError(f"{path}: these are not the weights of a ResNet-50: it has no '{extra[0]}'")
 
 
 def extract_features(network: ResNet50Features, images: Tensor, batch_size: int = 64) -> Iterator[Tensor]:

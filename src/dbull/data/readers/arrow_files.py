@@ -24,7 +24,7 @@ def read_parquet(path: Path, settings: ReadSettings) -> Iterator[Chunk]:
             wanted = [file.schema_arrow.names[i] for i in _positions(selection)]
             batches = file.iter_batches(batch_size=settings.chunk_rows, columns=wanted, use_threads=False)
             yield from _chunks(batches, settings, selection, str(path))
-    except (pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, UnicodeDecodeError, OSError, MemoryError) as error:
         raise DataError(f"{path}: not a readable Parquet file ({error})") from error
 
 
@@ -42,7 +42,7 @@ def read_arrow(path: Path, settings: ReadSettings) -> Iterator[Chunk]:
             selection = select_columns(reader.schema.names, settings, str(path))
             batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
             yield from _chunks(batches, settings, selection, str(path))
-    except (pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, UnicodeDecodeError, OSError, MemoryError) as error:
         raise DataError(f"{path}: not a readable Arrow file ({error})") from error
 
 
@@ -53,7 +53,7 @@ def read_arrow_stream(stream: IO[bytes], settings: ReadSettings, where: str) -> 
         with pyarrow.ipc.open_stream(stream) as reader:
             selection = select_columns(reader.schema.names, settings, where)
             yield from _chunks(reader, settings, selection, where)
-    except (pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, UnicodeDecodeError, OSError, MemoryError) as error:
         raise DataError(f"{where}: not a readable Arrow stream ({error})") from error
 
 

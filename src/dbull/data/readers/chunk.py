@@ -49,7 +49,7 @@ class ReadSettings:
             raise DataError(f"columns must not be named twice, got {', '.join(self.columns)}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # arrays have no single answer to ==
 class Chunk:
     """Some rows of a file.
 

@@ -3,6 +3,7 @@
 import csv
 import gzip
 import io
+import zlib
 from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
@@ -30,7 +31,7 @@ def read_csv_stream(stream: BinaryIO | gzip.GzipFile, settings: ReadSettings, wh
         yield from _chunks(text, settings, where)
     except UnicodeDecodeError as error:
         raise DataError(f"{where}: not UTF-8 text ({error.reason} at byte {error.start})") from error
-    except (EOFError, OSError) as error:
+    except (EOFError, zlib.error, OSError) as error:
         raise DataError(f"{where}: truncated or damaged ({error})") from error
     finally:
         text.detach()

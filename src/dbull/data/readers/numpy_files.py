@@ -3,7 +3,6 @@
 import math
 import tokenize
 import zipfile
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -11,21 +10,28 @@ from typing import IO, Any
 import numpy as np
 from numpy.lib import format as npy_format
 
+from dbull.data.npz import DAMAGED_NPZ
 from dbull.data.readers.chunk import Chunk, ReadSettings, Selection, make_chunk, select_columns
 from dbull.errors import DataError
 
 __all__ = ["read_npy", "read_npy_stream", "read_npz"]
 
+_BLOCK = 1 << 24  # no more is reserved at once than this, whatever a damaged header asks for
+
 
 def read_npy(path: Path, settings: ReadSettings) -> Iterator[Chunk]:
-    """Yield rows of a .npy file, which stays on disk as a memory map."""
+    """Yield rows of a .npy file."""
+    with path.open("rb") as stream:
+        shape, fortran_order, dtype = _read_header(stream, str(path))
+        if not fortran_order or len(shape) < 2:
+            yield from _rows(stream, shape, dtype, settings, str(path))
+            return
+    # Stored column by column: rows are gathered through a memory map, whose pages the system can take back.
+    layout = _Layout(shape, dtype, settings, str(path))
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError, OSError, tokenize.TokenError) as error:
+    except (ValueError, OSError) as error:
         raise DataError(f"{path}: not a readable .npy file of numbers ({error})") from error
-    if not isinstance(array, np.ndarray):
-        raise DataError(f"{path}: this is an .npz archive under the name of a .npy file; rename it")
-    layout = _Layout(array.shape, array.dtype, settings, str(path))
     for start in range(0, layout.n_rows, settings.chunk_rows):
         yield layout.chunk(array[start : start + settings.chunk_rows], start)
 
@@ -38,24 +44,35 @@ def read_npz(path: Path, settings: ReadSettings) -> Iterator[Chunk]:
             array = _choose_array(members, settings.array, str(path))
             with archive.open(f"{array}.npy") as stream:
                 yield from read_npy_stream(stream, settings, f"{path}:{array}")
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
+    except DataError:
+        raise
+    except DAMAGED_NPZ as error:
         raise DataError(f"{path}: not a readable .npz file ({error})") from error
 
 
 def read_npy_stream(stream: IO[bytes], settings: ReadSettings, where: str) -> Iterator[Chunk]:
     """Yield rows of an array in .npy format from a stream that can only be read forward."""
-    try:
-        version = npy_format.read_magic(stream)
-        read_header = (
-            npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
-        )
-        shape, fortran_order, dtype = read_header(stream)
-    except (ValueError, EOFError, tokenize.TokenError) as error:
-        raise DataError(f"{where}: not an array in .npy format ({error})") from error
+    shape, fortran_order, dtype = _read_header(stream, where)
     if fortran_order and len(shape) > 1:
         raise DataError(
             f"{where}: stored column by column, so it has no rows to stream; save np.ascontiguousarray(x)"
         )
+    yield from _rows(stream, shape, dtype, settings, where)
+
+
+def _read_header(stream: IO[bytes], where: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    try:
+        version = npy_format.read_magic(stream)
+        read = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
+        shape, fortran_order, dtype = read(stream)
+    except (ValueError, EOFError, tokenize.TokenError) as error:
+        raise DataError(f"{where}: not an array in .npy format ({error})") from error
+    return shape, fortran_order, dtype
+
+
+def _rows(
+    stream: IO[bytes], shape: tuple[int, ...], dtype: np.dtype[Any], settings: ReadSettings, where: str
+) -> Iterator[Chunk]:
     layout = _Layout(shape, dtype, settings, where)
     row_bytes = dtype.itemsize * math.prod(shape[1:])
     for start in range(0, layout.n_rows, settings.chunk_rows):
@@ -129,7 +146,7 @@ def _choose_array(members: list[str], wanted: str | None, where: str) -> str:
 def _read_exactly(stream: IO[bytes], n_bytes: int) -> bytes:
     """Read until there are so many bytes or the stream ends: a pipe gives only what it has at the moment."""
     parts, missing = [], n_bytes
-    while missing and (part := stream.read(missing)):
+    while missing and (part := stream.read(min(missing, _BLOCK))):
         parts.append(part)
         missing -= len(part)
     return b"".join(parts)
