@@ -1,0 +1,69 @@
+"""What every estimator shares: checking input and parameters, with errors that say where and what to do."""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import validate_data
+
+from ..errors import DataError
+
+__all__ = ["check_number", "check_rows"]
+
+
+def check_rows(
+    estimator: BaseEstimator, X: ArrayLike, *, reset: bool, min_rows: int = 1
+) -> NDArray[np.float64]:
+    """Return X as a float64 array of shape (n_rows, n_columns) with only finite numbers.
+
+    Takes numpy, torch, pandas, polars (eager and lazy) and whatever scikit-learn takes. With `reset` the
+    number and names of columns are remembered, otherwise compared with those remembered.
+    """
+    if isinstance(X, torch.Tensor):
+        X = X.detach().cpu().numpy()
+    elif type(X).__name__ == "LazyFrame":
+        X = X.collect()  # type: ignore[union-attr]
+    rows: NDArray[np.float64] = validate_data(
+        estimator, X, reset=reset, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=min_rows
+    )
+    # A sum is finite exactly when all its terms are, unless it overflows; only then look at each number.
+    with np.errstate(over="ignore", invalid="ignore"):
+        suspicious = not np.isfinite(rows.sum())
+    if suspicious and not np.isfinite(rows).all():
+        row, column = (int(i) for i in np.argwhere(~np.isfinite(rows))[0])
+        names = getattr(estimator, "feature_names_in_", None)
+        where = f"column {column}" if names is None else f"column {column} ({names[column]!r})"
+        what = "NaN" if np.isnan(rows[row, column]) else "infinity"
+        n_bad = int((~np.isfinite(rows)).any(1).sum())
+        raise DataError(
+            f"Input X contains {what}: first at row {row}, {where}; {n_bad} of {len(rows)} rows have NaN or "
+            "infinity. Remove or fill them before learning or predicting."
+        )
+    return rows
+
+
+def check_number(
+    name: str,
+    value: Any,
+    *,
+    above: float | None = None,
+    at_least: float | None = None,
+    whole: bool = False,
+    also: str = "",
+) -> None:
+    """Raise a ValueError that names the parameter, what is allowed and what was given."""
+    kind = numbers.Integral if whole else numbers.Real
+    bound = f" above {above:g}" if above is not None else f" of at least {at_least:g}"
+    allowed = f"a{' whole' if whole else ''} number{bound}" + (f", {also}" if also else "")
+    ok = isinstance(value, kind) and not isinstance(value, bool) and np.isfinite(float(value))
+    if ok and above is not None:
+        ok = float(value) > above
+    if ok and at_least is not None:
+        ok = float(value) >= at_least
+    if not ok:
+        raise ValueError(f"{name} must be {allowed}; got {value!r}.")

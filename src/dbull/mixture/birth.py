@@ -1,0 +1,182 @@
+"""Birth: fit fresh components to the points of one component, and see whether the whole mixture gains.
+
+Paper, section 5.4 (cluster expansion): collect the points with responsibility above 0.1 and fit a mixture
+with 10 fresh components to them. Smaller numbers are tried too, because ten fragments of two clusters often
+find their way back to one; the best by evidence is kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from .moves import Evidence, Proposal, Settled, refine
+from .posterior import merge_gaps
+from .stats import SufficientStats
+from .updates import Points, local_summary, summarize
+
+__all__ = ["COLLECT_RESPONSIBILITY", "propose_birth"]
+
+COLLECT_RESPONSIBILITY = 0.1  # the paper's threshold for the points of a cluster
+STILL = 1e-3  # share of the points that may still move when a fresh mixture counts as converged
+MIN_MASS = 1.0  # a fresh component with less than one point is empty
+
+
+def propose_birth(
+    state: Settled,
+    target: int,
+    fresh_sizes: tuple[int, ...],
+    max_rows: int,
+    n_fresh_steps: int,
+    n_refine: int,
+    min_rows: float,
+    generator: torch.Generator,
+) -> tuple[Proposal, Points] | None:
+    """Propose to expand component `target`; return the proposal and its active rows, or None if nothing fits.
+
+    A target without a past is replaced by its children; one with a past keeps its overall statistics and
+    stays an option for every row, because its past cannot be divided.
+    """
+    rows, resp = state.members[target], state.member_resp[target]
+    mine = torch.nonzero(resp > COLLECT_RESPONSIBILITY)[:, 0]
+    if len(mine) > max_rows:
+        mine = mine[torch.randperm(len(mine), generator=generator)[:max_rows]]
+    if len(mine) < 2:
+        return None
+    # A row that other components explain as well counts only as much as the target has of it.
+    collected = replace(state.points.take(rows[mine]), mass=resp[mine])
+    scale_up = float(state.memory.stream.counts[target]) / float(resp[mine].sum())
+    evidence = Evidence(state.evidence.prior, state.evidence.weight * scale_up)
+    fresh = best_fresh(evidence, collected, state.used.factor[target], fresh_sizes, n_fresh_steps, generator)
+    if fresh is None:
+        return None
+    children = fresh.scaled(scale_up)
+
+    active = state.points.take(rows)
+    stream_rest = state.memory.stream - local_summary(state.used, active)
+    memory = state.memory.coarse()
+    has_past = bool(memory.established[target])
+    n_new = children.n_components - (0 if has_past else 1)
+    memory.add_components(n_new)
+    rest = memory.overall + stream_rest.with_empty(n_new)
+    # Where the children stand in the grown mixture: the first takes the slot of a target without a past.
+    slots = torch.arange(memory.n_components - n_new, memory.n_components)
+    if not has_past:
+        slots = torch.cat([torch.tensor([target]), slots])
+    start = _exchange(memory.total, target, memory.stream, slots, children)
+    posterior = state.evidence.posterior(start.without_negatives())
+    total, posterior = refine(state.evidence, rest, active, posterior, n_refine)
+    alive = total.counts >= min_rows
+    alive[: state.memory.n_components] = True
+    if not bool(alive.all()):
+        # Rows outside the active ones never saw the new components, so a small one can just be left out.
+        keep = torch.nonzero(alive)[:, 0]
+        memory.select(keep)
+        rest = rest.select(keep)
+        total, posterior = refine(state.evidence, rest, active, posterior.select(keep), n_refine)
+    memory.stream = total - memory.overall
+    if memory.n_components == state.memory.n_components:
+        return None
+    subject = (state.memory.ids[target],)
+    return Proposal("birth", subject, memory, posterior, state.evidence.elbo(total)), active
+
+
+def _exchange(
+    total: SufficientStats, target: int, stream: SufficientStats, slots: Tensor, children: SufficientStats
+) -> SufficientStats:
+    """Return the statistics with what the target has of the stream replaced by the children at `slots`."""
+    index = torch.tensor([target])
+    own = stream.select(index)
+    return total - _placed(own, index, total) + _placed(children, slots, total)
+
+
+def _placed(record: SufficientStats, slots: Tensor, like: SufficientStats) -> SufficientStats:
+    """Return a record as large as `like`, empty but for the components of `record` at `slots`."""
+    grown = SufficientStats.zeros(like.n_components, like.n_dims)
+    grown.counts[slots] = record.counts
+    grown.sum_z[slots] = record.sum_z
+    grown.sum_zz[slots] = record.sum_zz
+    grown.entropy[slots] = record.entropy
+    return grown
+
+
+def best_fresh(
+    evidence: Evidence,
+    points: Points,
+    factor: Tensor,
+    fresh_sizes: tuple[int, ...],
+    n_steps: int,
+    generator: torch.Generator,
+) -> SufficientStats | None:
+    """Fit mixtures of several sizes to the points alone; return the statistics of the best, largest first.
+
+    None if no mixture of two or more components has more evidence than a single one.
+    """
+    one = summarize(torch.zeros(len(points), 1, dtype=torch.float64), points)
+    best, best_elbo = None, evidence.elbo(one)
+    white = torch.linalg.solve_triangular(factor, points.zt, upper=False).T.contiguous()
+    for size in fresh_sizes:
+        if size >= len(points):
+            continue
+        labels = seed_labels(white, size, generator)
+        stats = fit_fresh(evidence, points, labels, n_steps)
+        elbo = evidence.elbo(stats)
+        if stats.n_components > 1 and elbo > best_elbo:
+            best, best_elbo = stats, elbo
+    return best
+
+
+def fit_fresh(evidence: Evidence, points: Points, labels: Tensor, n_steps: int) -> SufficientStats:
+    """Fit a small mixture from hard labels, dropping what empties and pooling what the evidence pools."""
+    log_resp = torch.where(torch.nn.functional.one_hot(labels) > 0, 0.0, -torch.inf).to(torch.float64)
+    stats = _sorted(summarize(log_resp, points))
+    still = STILL * len(points)
+    for _ in range(n_steps):
+        before = stats.counts
+        stats = _sorted(local_summary(evidence.posterior(stats), points))
+        if len(before) == len(stats.counts) and float((before - stats.counts).abs().max()) < still:
+            break
+    while stats.n_components > 2:
+        gaps = merge_gaps(evidence.prior, stats.scaled(evidence.weight))
+        a, b = divmod(int(gaps.argmax()), stats.n_components)
+        if gaps[a, b] <= 0:
+            break
+        pooled = stats.pooled(min(a, b), max(a, b), 0.0)
+        stats = _sorted(local_summary(evidence.posterior(_sorted(pooled)), points))
+    return stats
+
+
+def _sorted(stats: SufficientStats) -> SufficientStats:
+    """Return the non-empty components, largest first."""
+    order = torch.argsort(stats.counts, descending=True, stable=True)
+    alive = order[stats.counts[order] >= MIN_MASS]
+    return stats.select(alive if len(alive) else order[:1])
+
+
+def seed_labels(white: Tensor, n_seeds: int, generator: torch.Generator, n_lloyd: int = 4) -> Tensor:
+    """Return labels (N,) from k-means++ seeding and a few Lloyd steps on whitened rows (N, D)."""
+    n_rows = len(white)
+    first = torch.randint(n_rows, (1,), generator=generator)
+    centres = white[first]
+    nearest = (white - centres).square().sum(1)
+    for _ in range(n_seeds - 1):
+        if float(nearest.sum()) <= 0.0:  # fewer distinct rows than seeds
+            break
+        pick = torch.multinomial(nearest, 1, generator=generator)
+        centres = torch.cat([centres, white[pick]])
+        nearest = torch.minimum(nearest, (white - white[pick]).square().sum(1))
+    labels = _nearest(white, centres)
+    for _ in range(n_lloyd):
+        counts = torch.bincount(labels, minlength=len(centres)).clamp_min(1).to(white.dtype)
+        centres = torch.zeros_like(centres).index_add_(0, labels, white) / counts[:, None]
+        labels = _nearest(white, centres)
+    # Numbers without gaps, so that no component starts empty.
+    dense: Tensor = torch.unique(labels, return_inverse=True)[1]
+    return dense
+
+
+def _nearest(rows: Tensor, centres: Tensor) -> Tensor:
+    """Return the index of the nearest centre for each row."""
+    return (centres.square().sum(1) - 2.0 * rows @ centres.T).argmin(1)

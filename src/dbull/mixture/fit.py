@@ -1,0 +1,92 @@
+"""Fit the mixture to one data set: structure on a sample, then on all rows, then laps at full weight."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, field
+
+import torch
+
+from .memory import StatsMemory
+from .moves import Evidence
+from .posterior import MixturePosterior
+from .prior import MixturePrior
+from .search import FitProgress, Search, SearchSettings, memoized_laps
+from .updates import Points, n_features
+
+__all__ = ["FitSettings", "Fitted", "default_evidence", "fit_data_set"]
+
+OBSERVATIONS_PER_PARAMETER = 25
+MIN_EVIDENCE = 1000.0
+
+
+@dataclass(frozen=True)
+class FitSettings:
+    """What to fit and how.
+
+    `prior` None means: in the units of the data, in step with the statistics. `max_evidence` is the number of
+    observations that may speak when structure is decided; None means all of them.
+    """
+
+    prior: MixturePrior | None = None
+    concentration: float = 1.0
+    max_evidence: float | None = None
+    search_rows: int = 10_000  # structure is searched on a sample of this size first
+    final_laps: int = 20
+    search: SearchSettings = field(default_factory=SearchSettings)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What a fit leaves besides the memory."""
+
+    prior: MixturePrior
+    posterior: MixturePosterior  # from all statistics at full weight
+    elbo: float  # bound on the evidence of all data, past and present
+    weight: float  # what each observation counted when structure was decided
+
+
+def default_evidence(n_dims: int) -> float:
+    """Return the number of observations that may speak for structure when nothing else is said.
+
+    Real clusters are not Gaussian, so evidence that grows with the number of rows always asks for one more
+    component. Capping it means: a component must improve the description of the data by more than its own
+    cost, measured on a data set of this many rows (a power posterior; Miller & Dunson 2019 call it
+    coarsening). The cost of a component grows with its number of parameters, and so does the cap.
+    """
+    return max(MIN_EVIDENCE, OBSERVATIONS_PER_PARAMETER * n_features(n_dims))
+
+
+def evidence_weight(max_evidence: float | None, n_rows: int) -> float:
+    """Return how much each of `n_rows` observations counts."""
+    return 1.0 if max_evidence is None else min(1.0, max_evidence / n_rows)
+
+
+def fit_data_set(
+    memory: StatsMemory, points: Points, settings: FitSettings, generator: torch.Generator
+) -> Generator[FitProgress, None, Fitted]:
+    """Fit the data set in memory, yielding progress; the memory is changed in place, but not folded.
+
+    Structure is searched on a random sample first (a search visits its rows many times), then taken to all
+    rows, where rare components get their chance.
+    """
+    n_rows, s = len(points), settings
+    start = None
+    if n_rows > 1.5 * s.search_rows:
+        chosen = torch.randperm(n_rows, generator=generator)[: s.search_rows].sort().values
+        weight = evidence_weight(s.max_evidence, s.search_rows)
+        sample = points.take(chosen)
+        yield from Search(memory, sample, s.prior, s.concentration, weight, s.search, generator).run()
+        start = memory.overall + memory.stream.scaled(n_rows / s.search_rows)
+    weight = evidence_weight(s.max_evidence, n_rows)
+    search = Search(memory, points, s.prior, s.concentration, weight, s.search, generator, start)
+    yield from search.run()
+
+    prior = search.evidence.prior
+    full = Evidence(prior)
+    for elbo in memoized_laps(
+        full, memory, search.batches, full.posterior(memory.total), s.final_laps, s.search.tolerance
+    ):
+        yield FitProgress("final", memory.n_components, elbo)
+    memory.sort_by_size()
+    return Fitted(prior, full.posterior(memory.total), full.elbo(memory.total), weight)

@@ -1,0 +1,86 @@
+"""Merge and dissolve: redundancy removal.
+
+A merge pools two components and lets all rows that care about them settle for a few steps *before* the
+bound is compared (a refined merge): fragments of one cluster are often stuck because no single pair of them
+improves the bound as it is. Two components that both have a past are never merged: the entropy of their
+pooled past is unknowable once the data are gone, and with a newborn partner it is known exactly (the
+newborn has no past mass).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .moves import Proposal, Settled, refine
+from .posterior import merge_gaps
+from .updates import Points, local_summary
+
+__all__ = ["merge_candidates", "propose_dissolution", "propose_merge"]
+
+
+def merge_candidates(state: Settled, n_pairs: int) -> list[tuple[int, int]]:
+    """Return up to `n_pairs` pairs of components, best marginal-likelihood gap first (also negative gaps)."""
+    weighted = state.memory.total.scaled(state.evidence.weight)
+    gaps = merge_gaps(state.evidence.prior, weighted).triu(1)
+    K = state.memory.n_components
+    old = state.memory.established
+    allowed = torch.ones(K, K, dtype=torch.bool).triu(1) & ~(old[:, None] & old[None, :])
+    pairs = torch.nonzero(allowed)
+    if not len(pairs):
+        return []
+    order = torch.argsort(gaps[pairs[:, 0], pairs[:, 1]], descending=True, stable=True)[:n_pairs]
+    return [(int(a), int(b)) for a, b in pairs[order].tolist()]
+
+
+def propose_merge(state: Settled, a: int, b: int, n_refine: int) -> tuple[Proposal, Points]:
+    """Propose to pool components a and b; the one with a past, or else the larger, keeps its id."""
+    counts, old = state.memory.total.counts, state.memory.established
+    keep, drop = (b, a) if (bool(old[b]), float(counts[b])) > (bool(old[a]), float(counts[a])) else (a, b)
+    active = state.points.take(torch.unique(torch.cat([state.members[a], state.members[b]])))
+    stream_rest = state.memory.stream - local_summary(state.used, active)
+    # Inactive rows have r_a + r_b below 2 * ACTIVE_RESPONSIBILITY < 1/e, where -r log r rises, so the larger
+    # of the two entropies bounds the pooled one from below: the bound stays a bound.
+    entropy = torch.maximum(stream_rest.entropy[a], stream_rest.entropy[b]).clamp_min(0.0)
+    memory = state.memory.coarse()
+    pooled = memory.total.pooled(keep, drop, memory.total.entropy[keep])
+    rest = stream_rest.pooled(keep, drop, entropy)
+    kept = torch.arange(memory.n_components) != drop
+    # The dropped component is newborn or both are: its past is empty, or their pasts are.
+    memory.select(torch.nonzero(kept)[:, 0])
+    rest = memory.overall + rest
+    posterior = state.evidence.posterior(pooled)
+    total, posterior = refine(state.evidence, rest, active, posterior, n_refine)
+    memory.stream = total - memory.overall
+    subjects = (state.memory.ids[keep], state.memory.ids[drop])
+    return Proposal("merge", subjects, memory, posterior, state.evidence.elbo(total)), active
+
+
+def propose_dissolution(state: Settled, target: int, n_refine: int) -> tuple[Proposal, Points]:
+    """Require that newborn component `target`, too small to stand, leaves its rows to the others."""
+    rows = state.members[target]
+    active = state.points.take(rows)
+    stream_rest = state.memory.stream - local_summary(state.used, active)
+    heir = _nearest_component(state, target)
+    entropy = torch.maximum(stream_rest.entropy[heir], stream_rest.entropy[target]).clamp_min(0.0)
+    memory = state.memory.coarse()
+    # What inactive rows left in the target goes to its nearest neighbour, whole.
+    rest = stream_rest.pooled(heir, target, entropy)
+    kept = torch.nonzero(torch.arange(memory.n_components) != target)[:, 0]
+    memory.select(kept)
+    rest = memory.overall + rest
+    posterior = state.evidence.posterior(state.memory.total.select(kept))
+    total, posterior = refine(state.evidence, rest, active, posterior, n_refine)
+    memory.stream = total - memory.overall
+    subject = (state.memory.ids[target],)
+    return Proposal("dissolve", subject, memory, posterior, state.evidence.elbo(total), required=True), active
+
+
+def _nearest_component(state: Settled, target: int) -> int:
+    """Return the component whose mean is nearest to the target's in the target's own metric."""
+    c = state.used.components
+    diff = c.mean - c.mean[target]
+    white = torch.linalg.solve_triangular(state.used.factor[target], diff.T, upper=False)
+    distance: Tensor = white.square().sum(0)
+    distance[target] = torch.inf
+    return int(distance.argmin())
