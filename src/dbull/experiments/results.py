@@ -57,8 +57,10 @@ class RunFolder:
         except OSError as error:
             raise SettingsError(f"{path}: cannot be made ({error.strerror}); choose another --out") from error
         with _held(path):
-            _same_or_new_settings(path, settings)
             folder = cls(path)
+            if not folder.finished and not folder._lines_before:
+                folder._clear()
+            _same_or_new_settings(path, settings)
             if not folder.finished:
                 _write_new(folder._environment_path(), environment)
             yield folder
@@ -102,6 +104,11 @@ class RunFolder:
         final = {**final, "steps_sha256": hashlib.sha256(steps).hexdigest()}
         _write_new(self.path / "final.json", final)
         return final
+
+    def _clear(self) -> None:
+        """Remove the traces of a run that ended before its first line, such as one with a wrong parameter."""
+        for name in ("settings.json", *(path.name for path in self.path.glob("environment*.json"))):
+            (self.path / name).unlink(missing_ok=True)
 
     def _environment_path(self) -> Path:
         n = self.n_starts()

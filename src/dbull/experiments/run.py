@@ -1,5 +1,6 @@
 """Run methods over scenarios: predict, score, then learn. Labels stay in the scoring half."""
 
+import re
 import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbull.data import Scenario, scenario, scenario_names
-from dbull.errors import MethodError
+from dbull.errors import MethodError, SettingsError
 from dbull.experiments.environment import PeakMemory, describe_environment
 from dbull.experiments.registry import ResolvedMethod, build, resolve
 from dbull.experiments.results import RunFolder
@@ -69,7 +70,9 @@ def run(stream: Scenario, choice: MethodChoice, out: Path) -> Iterator[StepDone 
     """
     scorer = Scorer(stream)
     method = resolve(choice, stream.seed, scorer.true_k)
-    learner = _Learner(build(method), method.label, n_arrivals=len(stream.arrivals))
+    learner = _Learner(
+        build(method), method.label, len(stream.arrivals), set_by_user=tuple(choice.parameters)
+    )
     path = run_folder(out, stream.name, method.label, stream.seed)
     described = _settings_record(stream, method, learner.way)
     with RunFolder.open(path, described, describe_environment()) as folder:
@@ -136,8 +139,9 @@ class _Learner:
     for a method that cannot go on learning, ``refit-on-all-rows``, which keeps every row ever seen.
     """
 
-    def __init__(self, method: Any, label: str, n_arrivals: int):
+    def __init__(self, method: Any, label: str, n_arrivals: int, set_by_user: tuple[str, ...]):
         self.label = label
+        self._set_by_user = set_by_user
         self._method = method
         self._kept: list[NDArray[np.float32]] = []
         self.warnings: list[str] = []  # given while the latest arrival was learnt
@@ -149,14 +153,23 @@ class _Learner:
     def learn(self, x: NDArray[np.float32]) -> None:
         x = _read_only(x)
         with warnings.catch_warnings(record=True) as caught:
-            if self.way == "fit":
-                self._method.fit(x)
-            elif self.way == "partial_fit":
-                self._method.partial_fit(x)
-            else:
-                self._kept.append(x)
-                self._method.fit(np.concatenate(self._kept))
+            try:
+                self._learn(x)
+            except (TypeError, ValueError) as error:
+                # Estimators check their parameters only now; a complaint about what the user set is theirs.
+                if any(re.search(rf"\b{name}\b", str(error)) for name in self._set_by_user):
+                    raise SettingsError(f"{self.label}: {error}") from error
+                raise
         self.warnings = [f"{warning.category.__name__}: {warning.message}" for warning in caught]
+
+    def _learn(self, x: NDArray[np.float32]) -> None:
+        if self.way == "fit":
+            self._method.fit(x)
+        elif self.way == "partial_fit":
+            self._method.partial_fit(x)
+        else:
+            self._kept.append(x)
+            self._method.fit(np.concatenate(self._kept))
 
     def predict(self, x: NDArray[np.float32]) -> NDArray[np.int64]:
         return self._checked(self._method.predict(_read_only(x)), len(x), "predict")
