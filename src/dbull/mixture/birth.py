@@ -49,15 +49,15 @@ def propose_birth(
     collected = replace(state.points.take(rows[mine]), mass=resp[mine])
     scale_up = float(state.memory.stream.counts[target]) / float(resp[mine].sum())
     evidence = Evidence(state.evidence.prior, state.evidence.weight * scale_up)
+    has_past = bool(state.memory.established[target])
     fresh = best_fresh(evidence, collected, state.used.factor[target], fresh_sizes, n_fresh_steps, generator)
-    if fresh is None:
+    if fresh.n_components == 1 and not has_past:
         return None
     children = fresh.scaled(scale_up)
 
     active = state.points.take(rows)
     stream_rest = state.memory.stream - local_summary(state.used, active)
     memory = state.memory.coarse()
-    has_past = bool(memory.established[target])
     n_new = children.n_components - (0 if has_past else 1)
     memory.add_components(n_new)
     rest = memory.overall + stream_rest.with_empty(n_new)
@@ -109,13 +109,13 @@ def best_fresh(
     fresh_sizes: tuple[int, ...],
     n_steps: int,
     generator: torch.Generator,
-) -> SufficientStats | None:
-    """Fit mixtures of several sizes to the points alone; return the statistics of the best, largest first.
+) -> SufficientStats:
+    """Fit mixtures of several sizes, and one component, to the points alone.
 
-    None if no mixture of two or more components has more evidence than a single one.
+    Returns the statistics of the one with the most evidence, largest component first.
     """
-    one = summarize(torch.zeros(len(points), 1, dtype=torch.float64), points)
-    best, best_elbo = None, evidence.elbo(one)
+    best = summarize(torch.zeros(len(points), 1, dtype=torch.float64), points)
+    best_elbo = evidence.elbo(best)
     white = torch.linalg.solve_triangular(factor, points.zt, upper=False).T.contiguous()
     for size in fresh_sizes:
         if size >= len(points):
@@ -123,7 +123,7 @@ def best_fresh(
         labels = seed_labels(white, size, generator)
         stats = fit_fresh(evidence, points, labels, n_steps)
         elbo = evidence.elbo(stats)
-        if stats.n_components > 1 and elbo > best_elbo:
+        if elbo > best_elbo:
             best, best_elbo = stats, elbo
     return best
 
