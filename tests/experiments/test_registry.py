@@ -58,8 +58,6 @@ def test_wrong_names_are_refused_with_the_nearest(choice, words):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_registered_method_can_be_built(name):
-    if name == "dp-mixture":
-        pytest.importorskip("dbull.methods.dp_mixture", reason="the mixture estimator is not in this tree")
     learner = build(resolve(MethodChoice(name=name), 0, 10))
     assert hasattr(learner, "fit")
     assert hasattr(learner, "predict")
