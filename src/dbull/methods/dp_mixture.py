@@ -44,7 +44,7 @@ class DPMixture(ClusterMixin, DensityMixin, BaseEstimator):
         mean 0, mean precision 0.2, D + 2 degrees of freedom, identity scale, on the data as they are.
     max_evidence : "auto", float or None, default="auto"
         How many observations may speak when the number of clusters is decided. Real clusters are not
-        Gaussian: with all the evidence of a large data set, splitting always pays. "auto" is 25 per parameter
+        Gaussian: with all the evidence of a large data set, splitting always pays. "auto" is 20 per parameter
         of a component and at least 1,000. None uses every observation, which fits the density best and
         splits clusters that are not Gaussian.
     fresh_sizes : tuple of int, default=(2, 3, 5, 10)
