@@ -18,7 +18,7 @@ from ..mixture.memory import StatsMemory
 from ..mixture.posterior import MixturePosterior, mean_weights
 from ..mixture.prior import MixturePrior, paper_prior
 from ..mixture.search import FitProgress, SearchSettings
-from ..mixture.updates import Points, local_step, log_predictive
+from ..mixture.updates import Points, local_step, log_predictive, most_probable
 from ..probability.normal_wishart import expected_covariance
 from .base import check_number, check_rows
 
@@ -135,14 +135,14 @@ class DPMixture(ClusterMixin, DensityMixin, BaseEstimator):
         """Return the id of the most probable cluster of each row."""
         check_is_fitted(self)
         points = self._points(check_rows(self, X, reset=False))
-        best: NDArray[np.int64] = self.cluster_ids_[self._log_resp(points).argmax(1)]
-        return best
+        return self._nearest_ids(points)
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the probability of each cluster for each row; columns as in `cluster_ids_`."""
         check_is_fitted(self)
-        proba: NDArray[np.float64] = np.exp(self._log_resp(self._points(check_rows(self, X, reset=False))))
-        return proba
+        points = self._points(check_rows(self, X, reset=False))
+        proba: NDArray[np.float64] = local_step(self._posterior, points).exp_().numpy()
+        return proba[:, self._order]
 
     def score_samples(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the log predictive density of each row, parameters integrated out."""
@@ -211,8 +211,12 @@ class DPMixture(ClusterMixin, DensityMixin, BaseEstimator):
 
     def _points(self, rows: NDArray[np.float64]) -> Points:
         """Return rows in the coordinates in which statistics are kept."""
-        inner = np.clip((rows - self._shift) / self._scale, -FAR, FAR) if self.prior == "data" else rows
-        return Points.from_rows(torch.from_numpy(np.ascontiguousarray(inner)))
+        if self.prior == "paper":
+            return Points.from_rows(torch.from_numpy(rows))
+        inner = rows - self._shift
+        inner /= self._scale
+        np.clip(inner, -FAR, FAR, out=inner)
+        return Points.from_rows(torch.from_numpy(inner))
 
     def _learn(self, rows: NDArray[np.float64]) -> DPMixture:
         """Learn one data set and fold it into the memory."""
@@ -236,7 +240,7 @@ class DPMixture(ClusterMixin, DensityMixin, BaseEstimator):
         self.n_rows_seen_ += len(rows)
         self.n_data_sets_ += 1
         self._publish(fitted)
-        self.labels_ = self.cluster_ids_[self._log_resp(points).argmax(1)]
+        self.labels_ = self._nearest_ids(points)
         return self
 
     def _publish(self, fitted: Fitted) -> None:
@@ -255,7 +259,8 @@ class DPMixture(ClusterMixin, DensityMixin, BaseEstimator):
         outer = self._scale[:, None] * self._scale
         self.covariances_ = expected_covariance(components).numpy()[order] * outer
 
-    def _log_resp(self, points: Points) -> NDArray[np.float64]:
-        """Return log responsibilities (N, K)."""
-        log_resp: NDArray[np.float64] = local_step(self._posterior, points).numpy()
-        return log_resp[:, self._order]
+    def _nearest_ids(self, points: Points) -> NDArray[np.int64]:
+        """Return the id of the most probable cluster of each point, (N,)."""
+        ids = np.array(self.memory_.ids, dtype=np.int64)
+        nearest: NDArray[np.int64] = ids[most_probable(self._posterior, points).numpy()]
+        return nearest
