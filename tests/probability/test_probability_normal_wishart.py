@@ -32,7 +32,9 @@ def wishart_of(q, k):
 
 def log_density(q, k, mean, precision):
     """log NW(mean, precision) of component k, put together from scipy's densities."""
-    normal = stats.multivariate_normal(q.mean[k].numpy(), np.linalg.inv(float(q.mean_precision[k]) * precision))
+    normal = stats.multivariate_normal(
+        q.mean[k].numpy(), np.linalg.inv(float(q.mean_precision[k]) * precision)
+    )
     return wishart_of(q, k).logpdf(precision) + normal.logpdf(mean)
 
 
