@@ -62,7 +62,9 @@ def propose_dissolution(state: Settled, target: int, n_refine: int) -> tuple[Pro
     active = state.points.take(rows)
     stream_rest = state.memory.stream - local_summary(state.used, active)
     heir = _nearest_component(state, target)
-    entropy = torch.maximum(stream_rest.entropy[heir], stream_rest.entropy[target]).clamp_min(0.0)
+    # The heir may hold any share x of an inactive row. -(x + e) log(x + e) >= -x log x - e for x + e <= 1, so
+    # this bounds the pooled entropy from below.
+    entropy = (stream_rest.entropy[heir] - stream_rest.counts[target]).clamp_min(0.0)
     memory = state.memory.coarse()
     # What inactive rows left in the target goes to its nearest neighbour, whole.
     rest = stream_rest.pooled(heir, target, entropy)
