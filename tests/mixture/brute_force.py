@@ -94,9 +94,12 @@ def elbo_terms(z, var, r, q, prior):
     return terms
 
 
-def elbo(z, var, r, prior):
-    """The bound at the best posterior for the responsibilities r."""
-    return sum(elbo_terms(z, var, r, global_step(z, var, r, prior), prior).values())
+def elbo(z, var, r, prior, weight=1.0):
+    """The bound at the best posterior for responsibilities r, each observation counting `weight` times."""
+    q = global_step(z, var, weight * r, prior)
+    terms = elbo_terms(z, var, r, q, prior)
+    of_rows = terms["likelihood"] + terms["assignment"] + terms["entropy"]
+    return weight * of_rows + terms["sticks"] + terms["components"]
 
 
 def log_marginal(z, prior):
