@@ -180,16 +180,18 @@ class Search:
         """Try to expand each component, largest first."""
         s, memory = self.settings, self.memory
         for component_id in memory.ids:
-            if component_id not in memory.ids or memory.n_components >= s.max_components:
+            if component_id not in memory.ids:
                 continue
             target = memory.ids.index(component_id)
+            # A target without a past makes room for one of its children.
+            room = s.max_components - memory.n_components + int(not memory.established[target])
             rows = float(memory.stream.counts[target])
-            if rows < s.min_birth_rows or self.tried("birth", (component_id,), rows):
+            if room < 2 or rows < s.min_birth_rows or self.tried("birth", (component_id,), rows):
                 continue
             made = propose_birth(
                 self.state,
                 target,
-                s.fresh_sizes,
+                tuple(dict.fromkeys(min(size, room) for size in s.fresh_sizes)),
                 s.fresh_rows,
                 s.fresh_steps,
                 s.refine_steps,
