@@ -1,6 +1,19 @@
 """Unsupervised lifelong clustering."""
 
+from typing import TYPE_CHECKING
+
 from .errors import DataError, DbullError, NumericalError
-from .methods.dp_mixture import DPMixture
+
+if TYPE_CHECKING:
+    from .methods.dp_mixture import DPMixture
 
 __all__ = ["DPMixture", "DataError", "DbullError", "NumericalError"]
+
+
+def __getattr__(name: str) -> object:
+    """Import estimators when they are first asked for: torch takes seconds, and `dbull --help` needs none."""
+    if name == "DPMixture":
+        from .methods.dp_mixture import DPMixture
+
+        return DPMixture
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

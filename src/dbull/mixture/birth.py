@@ -12,15 +12,25 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from .elbo import elbo_after_global_step
 from .moves import Evidence, Proposal, Settled, refine
 from .posterior import merge_gaps
 from .stats import SufficientStats
-from .updates import Points, local_summary, summarize
+from .updates import (
+    Points,
+    local_summary,
+    natural_parameters,
+    summarize,
+    summary_of,
+    summary_under,
+)
 
 __all__ = ["COLLECT_RESPONSIBILITY", "propose_birth"]
 
 COLLECT_RESPONSIBILITY = 0.1  # the paper's threshold for the points of a cluster
 STILL = 1e-3  # share of the points that may still move when a fresh mixture counts as converged
+CHECK_EVERY = 5  # steps of a fresh mixture between two looks at its bound
+IMPOSSIBLE = -1e30  # log weight of a component that is not there
 MIN_MASS = 1.0  # a fresh component with less than one point is empty
 
 
@@ -49,15 +59,15 @@ def propose_birth(
     collected = replace(state.points.take(rows[mine]), mass=resp[mine])
     scale_up = float(state.memory.stream.counts[target]) / float(resp[mine].sum())
     evidence = Evidence(state.evidence.prior, state.evidence.weight * scale_up)
+    has_past = bool(state.memory.established[target])
     fresh = best_fresh(evidence, collected, state.used.factor[target], fresh_sizes, n_fresh_steps, generator)
-    if fresh is None:
+    if fresh.n_components == 1 and not has_past:
         return None
     children = fresh.scaled(scale_up)
 
     active = state.points.take(rows)
     stream_rest = state.memory.stream - local_summary(state.used, active)
     memory = state.memory.coarse()
-    has_past = bool(memory.established[target])
     n_new = children.n_components - (0 if has_past else 1)
     memory.add_components(n_new)
     rest = memory.overall + stream_rest.with_empty(n_new)
@@ -109,35 +119,56 @@ def best_fresh(
     fresh_sizes: tuple[int, ...],
     n_steps: int,
     generator: torch.Generator,
-) -> SufficientStats | None:
-    """Fit mixtures of several sizes to the points alone; return the statistics of the best, largest first.
+) -> SufficientStats:
+    """Fit mixtures of several sizes, and one component, to the points alone.
 
-    None if no mixture of two or more components has more evidence than a single one.
+    Returns the statistics of the one with the most evidence, largest component first.
     """
-    one = summarize(torch.zeros(len(points), 1, dtype=torch.float64), points)
-    best, best_elbo = None, evidence.elbo(one)
+    best = summarize(torch.zeros(len(points), 1, dtype=torch.float64), points)
+    best_elbo = evidence.elbo(best)
     white = torch.linalg.solve_triangular(factor, points.zt, upper=False).T.contiguous()
-    for size in fresh_sizes:
-        if size >= len(points):
-            continue
-        labels = seed_labels(white, size, generator)
-        stats = fit_fresh(evidence, points, labels, n_steps)
-        elbo = evidence.elbo(stats)
-        if stats.n_components > 1 and elbo > best_elbo:
-            best, best_elbo = stats, elbo
+    labels = [seed_labels(white, size, generator) for size in fresh_sizes if size < len(points)]
+    for stats in fit_fresh(evidence, points, labels, n_steps, best_elbo) if labels else []:
+        pooled = pool_redundant(evidence, points, stats)
+        elbo = evidence.elbo(pooled)
+        if elbo > best_elbo:
+            best, best_elbo = pooled, elbo
     return best
 
 
-def fit_fresh(evidence: Evidence, points: Points, labels: Tensor, n_steps: int) -> SufficientStats:
-    """Fit a small mixture from hard labels, dropping what empties and pooling what the evidence pools."""
-    log_resp = torch.where(torch.nn.functional.one_hot(labels) > 0, 0.0, -torch.inf).to(torch.float64)
-    stats = _sorted(summarize(log_resp, points))
-    still = STILL * len(points)
-    for _ in range(n_steps):
+def fit_fresh(
+    evidence: Evidence, points: Points, labels: list[Tensor], n_steps: int, to_beat: float
+) -> list[SufficientStats]:
+    """Fit several small mixtures to the same points side by side, each from hard labels of its own.
+
+    One leading dimension runs over the mixtures, so a step costs about as much as that of one mixture. A
+    mixture that rises too slowly to reach the bound `to_beat` in the steps that are left is given up.
+    """
+    size = 1 + max(int(one.max()) for one in labels)
+    resp = torch.nn.functional.one_hot(torch.stack(labels), size).to(torch.float64).mT  # (G, K', N)
+    if points.mass is not None:
+        resp = resp * points.mass
+    stats = summary_of(resp, points)
+    elbo = torch.full((len(labels),), -torch.inf, dtype=torch.float64)
+    for step in range(1, n_steps + 1):
+        stats = _largest_first(stats)
         before = stats.counts
-        stats = _sorted(local_summary(evidence.posterior(stats), points))
-        if len(before) == len(stats.counts) and float((before - stats.counts).abs().max()) < still:
+        theta = natural_parameters(evidence.posterior(stats))
+        theta[..., 0].masked_fill_(before < MIN_MASS, IMPOSSIBLE)
+        stats = summary_under(theta, points)
+        if float((before - stats.counts).abs().max()) < STILL * len(points):
             break
+        if step % CHECK_EVERY == 0:
+            now = elbo_after_global_step(evidence.prior, _largest_first(stats).scaled(evidence.weight))
+            promising = now + (now - elbo) * ((n_steps - step) / CHECK_EVERY) > to_beat
+            if not bool(promising.any()):
+                return []
+            stats, elbo = stats.select(promising), now[promising]
+    return [_sorted(stats.select(torch.tensor(g))) for g in range(len(stats.counts))]
+
+
+def pool_redundant(evidence: Evidence, points: Points, stats: SufficientStats) -> SufficientStats:
+    """Pool pairs of a small mixture, best first, while their marginal likelihood asks for it."""
     while stats.n_components > 2:
         gaps = merge_gaps(evidence.prior, stats.scaled(evidence.weight))
         a, b = divmod(int(gaps.argmax()), stats.n_components)
@@ -146,6 +177,18 @@ def fit_fresh(evidence: Evidence, points: Points, labels: Tensor, n_steps: int) 
         pooled = stats.pooled(min(a, b), max(a, b), 0.0)
         stats = _sorted(local_summary(evidence.posterior(_sorted(pooled)), points))
     return stats
+
+
+def _largest_first(stats: SufficientStats) -> SufficientStats:
+    """Order the components of each of G mixtures by size, as the stick-breaking weights want them."""
+    order = torch.argsort(stats.counts, dim=-1, descending=True, stable=True)
+    group = torch.arange(len(order))[:, None]
+    return SufficientStats(
+        stats.counts[group, order],
+        stats.sum_z[group, order],
+        stats.sum_zz[group, order],
+        stats.entropy[group, order],
+    )
 
 
 def _sorted(stats: SufficientStats) -> SufficientStats:

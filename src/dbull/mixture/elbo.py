@@ -64,8 +64,8 @@ def elbo_terms(prior: MixturePrior, posterior: MixturePosterior, stats: Sufficie
     )
 
 
-def elbo_after_global_step(prior: MixturePrior, stats: SufficientStats) -> float:
-    """Return the bound for the posterior that `global_step` makes of these statistics.
+def elbo_after_global_step(prior: MixturePrior, stats: SufficientStats) -> Tensor:
+    """Return the bound for the posterior that `global_step` makes of these statistics, summed over K.
 
     Then most terms collapse to differences of log-normalisers (Hughes & Sudderth 2013):
     sum_k log M(S_k) + sum_k [log B(on_k, off_k) - log B(1, alpha)] + sum_k entropy_k.
@@ -75,5 +75,4 @@ def elbo_after_global_step(prior: MixturePrior, stats: SufficientStats) -> float
     allocation = sb.log_beta_function(sticks.on, sticks.off) - sb.log_beta_function(
         one, one * prior.concentration
     )
-    total: Tensor = (log_evidence(prior, stats) + allocation + stats.entropy).sum()
-    return float(total)
+    return (log_evidence(prior, stats) + allocation + stats.entropy).sum(-1)

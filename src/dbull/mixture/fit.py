@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -33,6 +33,7 @@ class FitSettings:
     max_evidence: float | None = None
     search_rows: int = 10_000  # structure is searched on a sample of this size first
     final_laps: int = 20
+    final_tolerance: float = 1e-6
     search: SearchSettings = field(default_factory=SearchSettings)
 
 
@@ -76,7 +77,9 @@ def fit_data_set(
         chosen = torch.randperm(n_rows, generator=generator)[: s.search_rows].sort().values
         weight = evidence_weight(s.max_evidence, s.search_rows)
         sample = points.take(chosen)
-        yield from Search(memory, sample, s.prior, s.concentration, weight, s.search, generator).run()
+        # What fails on the sample gets its second chance on all rows.
+        once = replace(s.search, second_chances=0)
+        yield from Search(memory, sample, s.prior, s.concentration, weight, once, generator).run()
         start = memory.overall + memory.stream.scaled(n_rows / s.search_rows)
     weight = evidence_weight(s.max_evidence, n_rows)
     search = Search(memory, points, s.prior, s.concentration, weight, s.search, generator, start)
@@ -85,7 +88,7 @@ def fit_data_set(
     prior = search.evidence.prior
     full = Evidence(prior)
     for elbo in memoized_laps(
-        full, memory, search.batches, full.posterior(memory.total), s.final_laps, s.search.tolerance
+        full, memory, search.batches, full.posterior(memory.total), s.final_laps, s.final_tolerance
     ):
         yield FitProgress("final", memory.n_components, elbo)
     memory.sort_by_size()

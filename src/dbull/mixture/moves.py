@@ -38,7 +38,7 @@ class Evidence:
 
     def elbo(self, total: SufficientStats) -> float:
         """Return the bound for weighted statistics right after a global step."""
-        return elbo_after_global_step(self.prior, total.scaled(self.weight))
+        return float(elbo_after_global_step(self.prior, total.scaled(self.weight)))
 
 
 @dataclass(frozen=True)

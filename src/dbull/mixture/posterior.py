@@ -53,17 +53,19 @@ def component_posterior(prior: MixturePrior, stats: SufficientStats) -> nw.Norma
     beta0, m0 = prior.mean_precision, prior.mean
     N = stats.counts.clamp_min(0.0)
     beta = beta0 + N
-    first = stats.sum_z - stats.counts[:, None] * m0  # sum_n r_nk (z_n - m0)
-    cross = m0[:, None] * stats.sum_z[:, None, :]
-    second = stats.sum_zz - cross - cross.mT + stats.counts[:, None, None] * (m0[:, None] * m0)
-    scale_inv = prior.scale_inv + second - first[:, :, None] * first[:, None, :] / beta[:, None, None]
-    return nw.NormalWishart(m0 + first / beta[:, None], beta, prior.dof + N, 0.5 * (scale_inv + scale_inv.mT))
+    first = stats.sum_z - stats.counts[..., None] * m0  # sum_n r_nk (z_n - m0)
+    cross = m0[:, None] * stats.sum_z[..., None, :]
+    second = stats.sum_zz - cross - cross.mT + stats.counts[..., None, None] * (m0[:, None] * m0)
+    scale_inv = prior.scale_inv + second - first[..., :, None] * first[..., None, :] / beta[..., None, None]
+    return nw.NormalWishart(
+        m0 + first / beta[..., None], beta, prior.dof + N, 0.5 * (scale_inv + scale_inv.mT)
+    )
 
 
 def stick_posterior(prior: MixturePrior, counts: Tensor) -> sb.StickBreaking:
     """Return eta_k1 = 1 + N_k and eta_k0 = alpha + sum over l > k of N_l; Blei & Jordan (2006)."""
     N = counts.clamp_min(0.0)
-    after = N.flip(0).cumsum(0).flip(0) - N
+    after = N.flip(-1).cumsum(-1).flip(-1) - N
     return sb.StickBreaking(1.0 + N, prior.concentration + after.clamp_min(0.0))
 
 

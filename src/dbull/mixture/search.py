@@ -30,8 +30,8 @@ class SearchSettings:
     """How hard to look for structure. The paper's values where the paper has one."""
 
     fresh_sizes: tuple[int, ...] = (2, 3, 5, 10)  # fresh components per birth; the paper: 10
-    fresh_rows: int = 1000  # points collected for a birth, at most
-    fresh_steps: int = 40
+    fresh_rows: int = 800  # points collected for a birth, at most
+    fresh_steps: int = 30
     refine_steps: int = 4  # local and global steps before a proposal is compared
     merge_pairs: int = 8  # pairs tried per round of merges
     min_birth_rows: float = 4.0  # a component with fewer rows is not expanded
@@ -40,7 +40,7 @@ class SearchSettings:
     max_rounds: int = 30
     second_chances: int = 1  # quiet rounds in which failed births are tried again with other seeds
     max_laps: int = 50
-    tolerance: float = 1e-6  # relative gain of the bound per lap at which laps stop
+    tolerance: float = 1e-5  # relative gain of the bound per lap at which laps stop
     batch_rows: int = 20_000
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 
 import torch
@@ -28,7 +28,7 @@ from .stats import SufficientStats
 
 __all__ = ["Points", "local_step", "local_summary", "log_joint", "log_predictive", "memberships", "summarize"]
 
-CHUNK_NUMBERS = 1 << 20  # numbers in one chunk of Phi and of log rho together
+CHUNK_NUMBERS = 1 << 19  # numbers in one chunk of Phi and of log rho together
 MIN_CHUNK_ROWS = 32
 
 
@@ -102,19 +102,31 @@ def expected_features(points: Points) -> Tensor:
     return phi
 
 
+@lru_cache
+def _triangle(n_dims: int) -> tuple[Tensor, Tensor]:
+    """Return where the upper triangle lies in a flattened matrix, and how often a form counts each entry."""
+    i, j = torch.triu_indices(n_dims, n_dims)
+    return i * n_dims + j, torch.where(i == j, 1.0, 2.0).to(torch.float64)
+
+
+@lru_cache
+def _mirror(n_dims: int) -> Tensor:
+    """Return for each entry of a flattened symmetric matrix where it lies in the packed upper triangle."""
+    i, j = torch.triu_indices(n_dims, n_dims)
+    place = torch.zeros(n_dims, n_dims, dtype=torch.int64)
+    place[i, j] = place[j, i] = torch.arange(len(i))
+    return place.flatten()
+
+
 def pack_quadratic(matrix: Tensor) -> Tensor:
     """Return coefficients (K, D(D+1)/2) so that z^T A_k z is their product with the packed z z^T."""
-    D = matrix.shape[-1]
-    i, j = torch.triu_indices(D, D)
-    return matrix[:, i, j] * torch.where(i == j, 1.0, 2.0).to(matrix.dtype)
+    flat, factor = _triangle(matrix.shape[-1])
+    return matrix.flatten(-2)[..., flat] * factor
 
 
 def unpack_symmetric(packed: Tensor, n_dims: int) -> Tensor:
     """Return symmetric matrices (K, D, D) from their packed upper triangles."""
-    i, j = torch.triu_indices(n_dims, n_dims)
-    full = packed.new_zeros(packed.shape[0], n_dims, n_dims)
-    full[:, i, j] = packed
-    full[:, j, i] = packed
+    full: Tensor = packed[..., _mirror(n_dims)].unflatten(-1, (n_dims, n_dims))
     return full
 
 
@@ -125,15 +137,15 @@ def natural_parameters(posterior: MixturePosterior) -> Tensor:
     (Bishop 10.46); the quadratic and trace terms of algorithm step 1.5 come out of the product with Phi.
     """
     c = posterior.components
-    precision = c.dof[:, None, None] * torch.cholesky_inverse(posterior.factor)  # E[Lambda_k]
-    linear = torch.einsum("kij,kj->ki", precision, c.mean)
+    precision = c.dof[..., None, None] * torch.cholesky_inverse(posterior.factor)  # E[Lambda_k]
+    linear = (precision @ c.mean[..., None])[..., 0]
     constant = sb.expected_log_weights(posterior.sticks) + 0.5 * (
         nw.expected_log_det(c, posterior.factor)
         - c.n_dims / c.mean_precision
         - c.n_dims * nw.LOG_2PI
         - (linear * c.mean).sum(-1)
     )
-    return torch.cat([constant[:, None], linear, -0.5 * pack_quadratic(precision)], dim=1)
+    return torch.cat([constant[..., None], linear, -0.5 * pack_quadratic(precision)], dim=-1)
 
 
 def _chunks(points: Points, n_components: int) -> Iterator[tuple[Tensor, Points]]:
@@ -149,19 +161,19 @@ def _chunks(points: Points, n_components: int) -> Iterator[tuple[Tensor, Points]
 
 def _normalise(log_rho: Tensor) -> tuple[Tensor, Tensor]:
     """Turn log rho (K, n) into responsibilities in place; return them and the log sum exp (n,)."""
-    peak = log_rho.amax(0)
+    peak = log_rho.amax(-2, keepdim=True)
     resp = log_rho.sub_(peak).exp_()
-    mass = resp.sum(0)
+    mass = resp.sum(-2, keepdim=True)
     resp.mul_(mass.reciprocal())
-    return resp, mass.log_().add_(peak)
+    return resp, mass.log_().add_(peak)[..., 0, :]
 
 
 def _record(moments: Tensor, entropy: Tensor, n_dims: int) -> SufficientStats:
     """Split the product R Phi (K, F) into the named statistics."""
     return SufficientStats(
-        moments[:, 0].clone(),
-        moments[:, 1 : n_dims + 1].clone(),
-        unpack_symmetric(moments[:, n_dims + 1 :], n_dims),
+        moments[..., 0],
+        moments[..., 1 : n_dims + 1],
+        unpack_symmetric(moments[..., n_dims + 1 :], n_dims),
         entropy.clamp_min(0.0),
     )
 
@@ -172,16 +184,20 @@ def local_summary(posterior: MixturePosterior, points: Points) -> SufficientStat
     The entropy costs nothing extra: -sum_n r_nk log r_nk = sum_n r_nk lse_n - Theta_k . (R Phi)_k. For points
     with a mass w_n it is the entropy within that mass, -sum_n w_n r_nk log r_nk.
     """
-    theta = natural_parameters(posterior)
+    return summary_under(natural_parameters(posterior), points)
+
+
+def summary_under(theta: Tensor, points: Points) -> SufficientStats:
+    """Return the statistics under natural parameters (K, F), or of G mixtures at once under (G, K, F)."""
     moments = torch.zeros_like(theta)
-    lse_sum = theta.new_zeros(theta.shape[0])
-    for phi, piece in _chunks(points, posterior.n_components):
+    lse_sum = torch.zeros_like(theta[..., 0])
+    for phi, piece in _chunks(points, lse_sum.numel()):
         resp, lse = _normalise(theta @ phi)
         if piece.mass is not None:
             resp.mul_(piece.mass)
-        moments.addmm_(resp, phi.T)
-        lse_sum.addmv_(resp, lse)
-    return _record(moments, lse_sum - (theta * moments).sum(1), points.n_dims)
+        moments += resp @ phi.T
+        lse_sum += (resp @ lse[..., None])[..., 0]
+    return _record(moments, lse_sum - (theta * moments).sum(-1), points.n_dims)
 
 
 def log_joint(posterior: MixturePosterior, points: Points) -> Tensor:
@@ -198,17 +214,18 @@ def local_step(posterior: MixturePosterior, points: Points) -> Tensor:
 
 def summarize(log_resp: Tensor, points: Points) -> SufficientStats:
     """Return the statistics for given log responsibilities (N, K)."""
-    K, D = log_resp.shape[1], points.n_dims
     resp = log_resp.exp().T.contiguous()
-    if points.mass is not None:
-        resp.mul_(points.mass)
-    moments = resp.new_zeros(K, n_features(D))
+    return summary_of(resp if points.mass is None else resp * points.mass, points)
+
+
+def summary_of(resp: Tensor, points: Points) -> SufficientStats:
+    """Return the statistics for given responsibilities (K, N), or of G mixtures at once for (G, K, N)."""
+    moments = resp.new_zeros(*resp.shape[:-1], n_features(points.n_dims))
     start = 0
-    for phi, _ in _chunks(points, K):
-        moments.addmm_(resp[:, start : start + phi.shape[1]], phi.T)
+    for phi, _ in _chunks(points, resp[..., 0].numel()):
+        moments += resp[..., start : start + phi.shape[1]] @ phi.T
         start += phi.shape[1]
-    entropy = -(resp * torch.nan_to_num(log_resp.T, neginf=0.0)).sum(1)
-    return _record(moments, entropy, D)
+    return _record(moments, torch.special.entr(resp).sum(-1), points.n_dims)
 
 
 def log_predictive(posterior: MixturePosterior, points: Points) -> Tensor:

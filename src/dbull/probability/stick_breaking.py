@@ -39,7 +39,7 @@ def expected_log_sticks(sticks: StickBreaking) -> tuple[Tensor, Tensor]:
 def expected_log_weights(sticks: StickBreaking) -> Tensor:
     """Return E[log pi_k] = E[log v_k] + sum over l < k of E[log(1 - v_l)], (K,)."""
     log_on, log_off = expected_log_sticks(sticks)
-    return log_on + log_off.cumsum(0) - log_off
+    return log_on + log_off.cumsum(-1) - log_off
 
 
 def mean_weights(sticks: StickBreaking) -> Tensor:

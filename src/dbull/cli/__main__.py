@@ -1,0 +1,5 @@
+"""``python -m dbull.cli`` is the same as ``dbull``."""
+
+from dbull.cli import main
+
+main()

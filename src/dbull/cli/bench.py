@@ -1,0 +1,209 @@
+"""``dbull bench``: run methods on scenarios, and read tables and figures from what was kept."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dbull.cli.exits import exit_codes
+from dbull.cli.progress import follow
+from dbull.errors import SettingsError
+
+if TYPE_CHECKING:
+    from dbull.experiments.results import Result
+    from dbull.experiments.settings import BenchSettings
+
+__all__ = ["bench"]
+
+
+def bench(
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="SCENARIO METHOD | DIR...", help="What to run, or with --table where results are."
+        ),
+    ] = None,
+    seeds: Annotated[str | None, typer.Option(help="0..4 (both included), 0,2,5 or one number.")] = None,
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Parameter of the method, typed as in TOML."),
+    ] = None,
+    method_path: Annotated[
+        str | None, typer.Option(metavar="PACKAGE.MODULE:CLASS", help="Any class as METHOD.")
+    ] = None,
+    label: Annotated[
+        str | None, typer.Option(help="Name of this variant of the method in folders and tables.")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="An experiment as TOML instead of SCENARIO METHOD.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Where result folders go, ./results unless set.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder of data sets; else DBULL_DATA, else the cache.")
+    ] = None,
+    table: Annotated[
+        bool, typer.Option("--table", help="Read results below DIR... instead of running.")
+    ] = False,
+    style: Annotated[str, typer.Option("--format", help="text, markdown, latex or json.")] = "text",
+    columns: Annotated[str | None, typer.Option(help="Columns of the table, with commas between.")] = None,
+    matrix: Annotated[
+        bool, typer.Option("--matrix", help="Show score matrices, R[after task i, on task j], as the table.")
+    ] = False,
+    figure: Annotated[Path | None, typer.Option(help="Draw curves to this .png, .pdf or .svg.")] = None,
+    score: Annotated[str, typer.Option(help="Score of the figure and the matrices.")] = "nmi_geometric",
+    list_names: Annotated[bool, typer.Option("--list", help="List scenarios and methods, and stop.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Same as --format json.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+) -> None:
+    """Run METHOD on SCENARIO with every seed: predict, score, then learn; labels serve for scoring only.
+
+    Each run is kept in OUT/SCENARIO/METHOD/seed-N. The same command goes on after an interruption and leaves
+    finished runs alone.
+
+    Examples: `dbull bench split-digits dp-mixture --seeds 0..2`, then
+    `dbull bench --table results --figure streams.png`.
+    """
+    with exit_codes():
+        _refuse_wrong_output(figure, style, columns, matrix, score)
+        if list_names:
+            _list_names()
+            return
+        if table:
+            _refuse_with_table(seeds, assignments, method_path, label, config, out, data)
+            results = _read([Path(target) for target in targets or []], quiet)
+        else:
+            settings = _settings(targets or [], seeds, assignments or [], method_path, label, config, out)
+            results = _run(settings, data, quiet)
+        _show(results, "json" if as_json else style, columns, matrix, score)
+        if figure is not None:
+            _draw(results, figure, score, quiet)
+
+
+def _settings(
+    targets: list[str],
+    seeds: str | None,
+    assignments: list[str],
+    method_path: str | None,
+    label: str | None,
+    config: Path | None,
+    out: Path | None,
+) -> "BenchSettings":
+    """Turn the command line into settings; flags win over the file."""
+    from dataclasses import replace
+
+    from dbull.experiments.settings import (
+        BenchSettings,
+        MethodChoice,
+        parse_assignments,
+        parse_seeds,
+        read_config,
+    )
+
+    if config is not None:
+        if targets or assignments or method_path or label:
+            raise SettingsError(
+                "--config names scenario and methods itself: only --seeds, --out and --data go with it"
+            )
+        settings = read_config(config)
+    else:
+        expected = ["SCENARIO"] if method_path else ["SCENARIO", "METHOD"]
+        if len(targets) != len(expected):
+            raise SettingsError(
+                f"expected {' '.join(expected)}, got {' '.join(targets) or 'nothing'}; "
+                "`dbull bench --list` shows both, `dbull bench --help` the options"
+            )
+        choice = MethodChoice(
+            name=None if method_path else targets[1],
+            path=method_path,
+            label=label or "",
+            parameters=parse_assignments(assignments),
+        )
+        settings = BenchSettings(targets[0], (choice,))
+    if seeds is not None:
+        settings = replace(settings, seeds=parse_seeds(seeds))
+    return settings if out is None else replace(settings, out=out)
+
+
+def _run(settings: "BenchSettings", data: Path | None, quiet: bool) -> list["Result"]:
+    from dbull.experiments.results import find_results
+    from dbull.experiments.run import bench as run_bench
+
+    runs = follow(run_bench(settings, data), quiet)
+    results, _ = find_results(run.folder for run in runs)
+    return results
+
+
+def _read(folders: list[Path], quiet: bool) -> list["Result"]:
+    from dbull.experiments.results import find_results
+
+    if not folders:
+        raise SettingsError("--table needs at least one folder of results")
+    results, unfinished = find_results(folders)
+    for folder in unfinished:
+        if not quiet:
+            typer.echo(f"not complete, left out: {folder}", err=True)
+    return results
+
+
+def _show(results: list["Result"], style: str, columns: str | None, matrix: bool, score: str) -> None:
+    from dbull.experiments.summary import DEFAULT_COLUMNS, score_matrices, summarise
+    from dbull.experiments.tables import HEADINGS, render
+
+    if matrix:
+        typer.echo(render(score_matrices(results, score), style, what=HEADINGS[score]))
+    else:
+        chosen = DEFAULT_COLUMNS if columns is None else _split(columns)
+        typer.echo(render(summarise(results, chosen), style))
+
+
+def _draw(results: list["Result"], figure: Path, score: str, quiet: bool) -> None:
+    from dbull.experiments.figures import draw_streams
+
+    draw_streams(results, figure, score)
+    if not quiet:
+        typer.echo(f"figure: {figure}", err=True)
+
+
+def _list_names() -> None:
+    from dbull.data import scenario_names
+    from dbull.experiments.registry import METHODS
+
+    typer.echo("scenarios")
+    for name in scenario_names():
+        typer.echo(f"  {name}")
+    typer.echo("methods")
+    for name, method in METHODS.items():
+        typer.echo(f"  {name:<14}{method.summary}")
+
+
+def _refuse_wrong_output(
+    figure: Path | None, style: str, columns: str | None, matrix: bool, score: str
+) -> None:
+    """Find out before a long run, not after it, that its result cannot be shown."""
+    from dbull.experiments.settings import check_known
+    from dbull.experiments.summary import column_names
+    from dbull.experiments.tables import FORMATS
+    from dbull.metrics import SCORE_NAMES
+
+    check_known("format", style, FORMATS)
+    check_known("score", score, SCORE_NAMES)
+    for column in _split(columns or ""):
+        check_known("column", column, column_names())
+    if matrix and columns is not None:
+        raise SettingsError("--matrix has the tasks as columns: --columns does not go with it")
+    if figure is not None:
+        from dbull.experiments.figures import check_target
+
+        check_target(figure)
+
+
+def _refuse_with_table(*run_options: object) -> None:
+    if any(option for option in run_options):
+        raise SettingsError(
+            "--table reads results and runs nothing: --seeds, --set, --method-path, --label, --config, --out "
+            "and --data do not go with it"
+        )
+
+
+def _split(columns: str) -> tuple[str, ...]:
+    return tuple(column.strip() for column in columns.split(",") if column.strip())

@@ -1,0 +1,97 @@
+"""The one record type in which every data set travels: values, labels kept apart, where they come from."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+from dbull.errors import DataError
+
+__all__ = ["KINDS", "Dataset", "Samples", "dense_rows"]
+
+KINDS = ("images", "text", "features", "records")
+
+
+@dataclass(frozen=True, eq=False)  # arrays have no single answer to ==
+class Samples:
+    """What a reader finds in the files of a data set; :class:`Dataset` adds where they came from."""
+
+    x: "np.ndarray | scipy.sparse.csr_matrix"
+    y_true: np.ndarray | None
+    label_names: tuple[str, ...]
+    sample_shape: tuple[int, ...]
+    n_train: int | None = None
+
+
+@dataclass(frozen=True, eq=False)  # arrays have no single answer to ==
+class Dataset:
+    """A data set in memory.
+
+    Attributes
+    ----------
+    name : str
+        Name under which :func:`dbull.data.load` knows it.
+    x : numpy array or scipy CSR matrix, (N, d) float32
+        One sample per row, flattened in the order of `sample_shape`. Images lie in [0, 1].
+    y_true : numpy array, (N,) int64, or None
+        True class of each row. For scoring only: no learner is ever given it.
+    sample_shape : tuple of int
+        Shape of one sample before it was flattened: (28, 28), (3, 32, 32) or (d,).
+    kind : str
+        "images", "text", "features" or "records".
+    label_names : tuple of str
+        Name of each class; `y_true` indexes it.
+    source, licence : str
+        Where the data come from and on what terms.
+    checksums : mapping of file name to digest
+        What the files were recognised by, as "sha256:..." or "md5:...".
+    n_train : int or None
+        Rows before this one are the official training part, the rest the official test part;
+        None if the source knows no such parts.
+    """
+
+    name: str
+    x: "np.ndarray | scipy.sparse.csr_matrix"
+    y_true: np.ndarray | None
+    sample_shape: tuple[int, ...]
+    kind: str
+    label_names: tuple[str, ...]
+    source: str
+    licence: str
+    checksums: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    n_train: int | None = None
+
+    def __post_init__(self) -> None:
+        n_rows, n_columns = self.x.shape
+        if self.x.dtype != np.float32:
+            raise DataError(f"data set '{self.name}': x must be float32, got {self.x.dtype}")
+        if n_columns != int(np.prod(self.sample_shape)):
+            raise DataError(
+                f"data set '{self.name}': rows have {n_columns} values, "
+                f"sample_shape {self.sample_shape} asks for {int(np.prod(self.sample_shape))}"
+            )
+        if self.kind not in KINDS:
+            raise DataError(f"data set '{self.name}': kind must be one of {KINDS}, got {self.kind!r}")
+        if self.y_true is not None:
+            if self.y_true.shape != (n_rows,) or self.y_true.dtype != np.int64:
+                raise DataError(
+                    f"data set '{self.name}': y_true must be int64 of shape ({n_rows},), "
+                    f"got {self.y_true.dtype} of shape {self.y_true.shape}"
+                )
+            if n_rows and not 0 <= self.y_true.min() <= self.y_true.max() < len(self.label_names):
+                raise DataError(
+                    f"data set '{self.name}': labels must index the {len(self.label_names)} names"
+                )
+
+    def __len__(self) -> int:
+        return int(self.x.shape[0])
+
+
+def dense_rows(x: Any, rows: np.ndarray | slice) -> np.ndarray:
+    """Return the chosen rows as a dense, contiguous float32 array of their own, (n, d)."""
+    chosen = x[rows]
+    dense = chosen.toarray() if scipy.sparse.issparse(chosen) else chosen
+    return np.array(dense, dtype=np.float32, order="C")

@@ -1,0 +1,197 @@
+"""Files of the known data sets: what they are called, where they are looked for, how they are recognised.
+
+A file is recognised by its SHA-256 as stored, or by the digest of its content: the same MNIST
+images circulate in differently compressed gzip files, and all of them are right.
+"""
+
+import gzip
+import hashlib
+import lzma
+import os
+import sys
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from dbull.errors import DataError
+
+__all__ = [
+    "DataFile",
+    "find_file",
+    "matching_digest",
+    "missing_message",
+    "read_content",
+    "roots",
+    "write_root",
+]
+
+_BLOCK = 1 << 20
+_ALGORITHM_BY_LENGTH = {64: "sha256", 32: "md5"}
+_MAX_DEFLATE_RATIO = 1032  # of the format itself: a damaged size field must not reserve gigabytes
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """One file of a data set.
+
+    Attributes
+    ----------
+    name : str
+        File name, the same in every folder.
+    n_bytes : int
+        Size at the source, for the progress of a download; 0 where unknown.
+    stored : tuple of str
+        Accepted digests of the file as it lies on disk, in hexadecimal: SHA-256, or MD5 where
+        nobody has published more.
+    content : tuple of str
+        Accepted digests of the decompressed content, likewise.
+    urls : tuple of str
+        Official source first, then its mirrors; empty if the file cannot be downloaded.
+    """
+
+    name: str
+    n_bytes: int = 0
+    stored: tuple[str, ...] = ()
+    content: tuple[str, ...] = ()
+    urls: tuple[str, ...] = ()
+
+
+def cache_root() -> Path:
+    """Return the per-user cache folder of this platform."""
+    if sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return base / "dbull" / "data"
+
+
+def roots(folder: Path | str | None = None) -> tuple[Path, ...]:
+    """Return the folders to search: the explicit one alone, else `DBULL_DATA`, then the user's cache."""
+    if folder is not None:
+        return (Path(folder).expanduser(),)
+    from_environment = os.environ.get("DBULL_DATA")
+    first = (Path(from_environment).expanduser(),) if from_environment else ()
+    return (*first, cache_root())
+
+
+def write_root(folder: Path | str | None = None) -> Path:
+    """Return the folder that downloads go to: the first of those searched."""
+    return roots(folder)[0]
+
+
+def find_file(file_name: str, subfolder: str, folder: Path | str | None = None) -> Path | None:
+    """Return the first such file in `ROOT/subfolder` or, laid out flat, in `ROOT`; None if there is none."""
+    for root in roots(folder):
+        for candidate in (root / subfolder / file_name, root / file_name):
+            if candidate.is_file():
+                return candidate
+    return None
+
+
+def missing_message(
+    name: str, subfolder: str, missing: Sequence[str], folder: Path | str | None, can_get: bool
+) -> str:
+    """Say which files are missing, where they were looked for, and what to do about it."""
+    searched = ", ".join(str(root / subfolder) for root in roots(folder))
+    get = f"run `dbull data get {name}`, or " if can_get else ""
+    return (
+        f"data set '{name}': missing {', '.join(missing)}; searched {searched}. To have it, {get}put the "
+        f"files into one of these folders, or set DBULL_DATA to the folder that holds '{subfolder}/'"
+    )
+
+
+def matching_digest(path: Path, file: DataFile) -> str:
+    """Return the accepted digest that the file has, as "sha256:..." or "md5:..."; refuse a file with none.
+
+    Raises
+    ------
+    DataError
+        If the file is an HTML page, a Git LFS pointer, damaged, truncated, or simply another file.
+    """
+    if not file.stored and not file.content:  # made by the user: there is nothing to hold it to
+        refuse_impostor(path)
+        return f"sha256:{_digest(path, 'sha256', decompress=False)}"
+    stored, stored_found = _match(path, file.stored, decompress=False)
+    if stored is not None:
+        return stored
+    refuse_impostor(path)
+    content, content_found = _match(path, file.content, decompress=True)
+    if content is not None:
+        return content
+    raise DataError(
+        f"{path}: not the file it should be: found {', '.join(stored_found + content_found)}, known are "
+        f"{', '.join(file.stored + file.content)}. Truncated or another version? Delete it and get it again"
+    )
+
+
+def _match(path: Path, accepted: Sequence[str], decompress: bool) -> tuple[str | None, list[str]]:
+    """Return the accepted digest that fits, if any, and the digests that were found."""
+    found: list[str] = []
+    for algorithm in dict.fromkeys(_ALGORITHM_BY_LENGTH[len(digest)] for digest in accepted):
+        digest = _digest(path, algorithm, decompress)
+        if digest in accepted:
+            return f"{algorithm}:{digest}", found
+        found.append(f"{algorithm} {digest}{' of the content' if decompress else ''}")
+    return None, found
+
+
+def refuse_impostor(path: Path) -> None:
+    """Refuse what often comes in place of a data file: nothing, a web page, a pointer, a wrong format."""
+    with path.open("rb") as stream:
+        head = stream.read(512)
+    again = "delete it and get it again from the source named in `dbull data list`"
+    if not head:
+        raise DataError(f"{path}: the file is empty; {again}")
+    if head.lstrip()[:9].lower().startswith((b"<!doctype", b"<html")):
+        raise DataError(f"{path}: this is an HTML page (an error or log-in page?), not the data; {again}")
+    if head.startswith(b"version https://git-lfs"):
+        raise DataError(
+            f"{path}: this is a Git LFS pointer, not the data; run `git lfs pull` where it came from"
+        )
+    magic = {".gz": b"\x1f\x8b", ".xz": b"\xfd7zXZ\x00", ".npz": b"PK"}.get(path.suffix)
+    if magic is not None and not head.startswith(magic):
+        raise DataError(f"{path}: not a {path.suffix} file (it begins with {head[:8]!r}); {again}")
+
+
+def read_content(path: Path) -> bytes:
+    """Return the decompressed content of a file; damage and truncation are named."""
+    data = path.read_bytes()
+    try:
+        if path.suffix == ".gz":
+            return _gunzip(data)
+        if path.suffix == ".xz":
+            return lzma.decompress(data)
+    except (zlib.error, gzip.BadGzipFile, lzma.LZMAError, EOFError) as error:
+        refuse_impostor(path)
+        raise DataError(f"{path}: truncated or damaged ({error}); delete it and get it again") from error
+    return data
+
+
+def _gunzip(data: bytes) -> bytes:
+    """Decompress in one call, which is about twice as fast as reading through `gzip.open`."""
+    size = int.from_bytes(data[-4:], "little")  # right for a single gzip member below 4 GiB
+    content = zlib.decompress(data, wbits=31, bufsize=max(1, min(size, _MAX_DEFLATE_RATIO * len(data))))
+    return content if len(content) == size else gzip.decompress(data)
+
+
+def _opened(path: Path, decompress: bool) -> BinaryIO | gzip.GzipFile | lzma.LZMAFile:
+    if decompress and path.suffix == ".gz":
+        return gzip.open(path, "rb")
+    if decompress and path.suffix == ".xz":
+        return lzma.open(path, "rb")
+    return path.open("rb")
+
+
+def _digest(path: Path, algorithm: str, decompress: bool) -> str:
+    digest = hashlib.new(algorithm, usedforsecurity=False)
+    try:
+        with _opened(path, decompress) as stream:
+            while block := stream.read(_BLOCK):
+                digest.update(block)
+    except (zlib.error, gzip.BadGzipFile, lzma.LZMAError, EOFError) as error:
+        raise DataError(f"{path}: truncated or damaged ({error}); delete it and get it again") from error
+    return digest.hexdigest()

@@ -1,0 +1,119 @@
+"""Parquet, Arrow and Feather files and Arrow streams, in chunks, through pyarrow (the `io` extra)."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from dbull.data.readers.chunk import Chunk, ReadSettings, Selection, make_chunk, select_columns
+from dbull.data.readers.extras import need_pyarrow
+from dbull.errors import DataError
+
+__all__ = ["ARROW_FILE_MAGIC", "read_arrow", "read_arrow_stream", "read_parquet"]
+
+ARROW_FILE_MAGIC = b"ARROW1"
+
+
+def read_parquet(path: Path, settings: ReadSettings) -> Iterator[Chunk]:
+    """Yield the rows of a Parquet file; only the columns asked for are read."""
+    pyarrow = need_pyarrow(str(path))
+    try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            selection = select_columns(file.schema_arrow.names, settings, str(path))
+            wanted = [file.schema_arrow.names[i] for i in _positions(selection)]
+            batches = file.iter_batches(batch_size=settings.chunk_rows, columns=wanted, use_threads=False)
+            yield from _chunks(batches, settings, selection, str(path))
+    except (pyarrow.ArrowException, UnicodeDecodeError, OSError, MemoryError) as error:
+        raise DataError(f"{path}: not a readable Parquet file ({error})") from error
+
+
+def read_arrow(path: Path, settings: ReadSettings) -> Iterator[Chunk]:
+    """Yield the rows of an Arrow IPC (Feather version 2) file, in the file or the stream format."""
+    pyarrow = need_pyarrow(str(path))
+    with path.open("rb") as stream:
+        is_file_format = stream.read(len(ARROW_FILE_MAGIC)) == ARROW_FILE_MAGIC
+        if not is_file_format:
+            stream.seek(0)
+            yield from read_arrow_stream(stream, settings, str(path))
+            return
+    try:
+        with pyarrow.memory_map(str(path)) as source, pyarrow.ipc.open_file(source) as reader:
+            selection = select_columns(reader.schema.names, settings, str(path))
+            batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
+            yield from _chunks(batches, settings, selection, str(path))
+    except (pyarrow.ArrowException, UnicodeDecodeError, OSError, MemoryError) as error:
+        raise DataError(f"{path}: not a readable Arrow file ({error})") from error
+
+
+def read_arrow_stream(stream: IO[bytes], settings: ReadSettings, where: str) -> Iterator[Chunk]:
+    """Yield the rows of an Arrow IPC stream."""
+    pyarrow = need_pyarrow(where)
+    try:
+        with pyarrow.ipc.open_stream(stream) as reader:
+            selection = select_columns(reader.schema.names, settings, where)
+            yield from _chunks(reader, settings, selection, where)
+    except (pyarrow.ArrowException, UnicodeDecodeError, OSError, MemoryError) as error:
+        raise DataError(f"{where}: not a readable Arrow stream ({error})") from error
+
+
+def _chunks(
+    batches: Iterable[Any], settings: ReadSettings, selection: Selection, where: str
+) -> Iterator[Chunk]:
+    first_row = 0
+    for batch in batches:
+        for start in range(0, batch.num_rows, settings.chunk_rows):
+            yield _chunk(
+                batch.slice(start, settings.chunk_rows), first_row + start, settings, selection, where
+            )
+        first_row += batch.num_rows
+    if first_row == 0:
+        raise DataError(f"{where}: there are columns but no rows")
+
+
+def _chunk(batch: Any, first_row: int, settings: ReadSettings, selection: Selection, where: str) -> Chunk:
+    parts, names = [], []
+    for name in selection.names:
+        values, value_names = _numbers(batch.column(name), name, first_row, where)
+        parts.append(values)
+        names += value_names
+    keys = None
+    if settings.key is not None:
+        keys = np.array(batch.column(settings.key).to_pylist())
+    expanded = Selection(selection.positions, tuple(names), selection.key_position, selection.unused)
+    return make_chunk(np.concatenate(parts, axis=1), keys, first_row, expanded, where)
+
+
+def _numbers(column: Any, name: str, first_row: int, where: str) -> tuple[np.ndarray, list[str]]:
+    """Return a column as (n, width) numbers with their names; width > 1 for lists of equal length."""
+    pyarrow = need_pyarrow(where)
+    types = pyarrow.types
+    if column.null_count:
+        row = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
+        raise DataError(f"{where}: row {first_row + row + 1}, column '{name}': the value is missing")
+    if (
+        types.is_fixed_size_list(column.type)
+        or types.is_list(column.type)
+        or types.is_large_list(column.type)
+    ):
+        lengths = np.unique(column.value_lengths().to_numpy(zero_copy_only=False))
+        if len(lengths) > 1:
+            raise DataError(
+                f"{where}: column '{name}': its lists must all be of one length, got {lengths[:5].tolist()}"
+            )
+        width = int(lengths[0])
+        values, _ = _numbers(column.flatten(), name, first_row, where)
+        return values.reshape(len(column), width), [f"{name}[{i}]" for i in range(width)]
+    if types.is_boolean(column.type) or types.is_decimal(column.type):
+        column = column.cast(pyarrow.float64())
+    if not (types.is_integer(column.type) or types.is_floating(column.type)):
+        raise DataError(
+            f"{where}: row {first_row + 1}, column '{name}': expected numbers, got {column.type}; "
+            "leave the column out or make it the key"
+        )
+    return column.to_numpy(zero_copy_only=False)[:, None], [name]
+
+
+def _positions(selection: Selection) -> tuple[int, ...]:
+    key = () if selection.key_position is None else (selection.key_position,)
+    return (*selection.positions, *key)

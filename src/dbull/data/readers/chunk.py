@@ -1,0 +1,143 @@
+"""What every reader yields, and what they share: columns chosen by name, refusal of what is no number."""
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dbull.errors import DataError
+
+__all__ = ["Chunk", "ReadSettings", "Selection", "check_finite", "make_chunk", "select_columns"]
+
+
+@dataclass(frozen=True)
+class ReadSettings:
+    """How to read.
+
+    Attributes
+    ----------
+    columns : tuple of str, optional
+        Columns to read, in this order, whatever their order in the file. Default: all but the key.
+        Columns without names are called "0", "1", ...
+    key : str, optional
+        Column that names the rows; it is returned beside the values, not among them.
+    chunk_rows : int
+        Rows per chunk; memory is bounded by it, not by the file.
+    header : bool, optional
+        Whether a CSV file begins with column names. Default: yes, unless its first line is all numbers.
+    array : str, optional
+        Which array of an .npz file to read; needed if it holds several and none is called "x".
+    image_size : (height, width), optional
+        Size to which images are brought. Default: as they are, all of one size.
+    grey : bool
+        Whether images are read as grey values instead of red, green and blue.
+    """
+
+    columns: tuple[str, ...] | None = None
+    key: str | None = None
+    chunk_rows: int = 10_000
+    header: bool | None = None
+    array: str | None = None
+    image_size: tuple[int, int] | None = None
+    grey: bool = False
+
+    def __post_init__(self) -> None:
+        if self.chunk_rows < 1:
+            raise DataError(f"chunk_rows must be at least 1, got {self.chunk_rows}")
+        if self.columns is not None and len(set(self.columns)) < len(self.columns):
+            raise DataError(f"columns must not be named twice, got {', '.join(self.columns)}")
+
+
+@dataclass(frozen=True, eq=False)  # arrays have no single answer to ==
+class Chunk:
+    """Some rows of a file.
+
+    Attributes
+    ----------
+    x : (n, d) float32
+    columns : tuple of str
+        Name of each column of `x`.
+    keys : (n,) array or None
+        Name of each row, if there is a key column.
+    first_row : int
+        Number of the first row in the whole, from 0.
+    sample_shape : tuple of int
+        Shape of one row before it was flattened.
+    unused : tuple of str
+        Columns of the file that were neither asked for nor the key.
+    """
+
+    x: np.ndarray
+    columns: tuple[str, ...]
+    keys: np.ndarray | None
+    first_row: int
+    sample_shape: tuple[int, ...]
+    unused: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Positions of the chosen columns and of the key in a file, with their names."""
+
+    positions: tuple[int, ...]
+    names: tuple[str, ...]
+    key_position: int | None
+    unused: tuple[str, ...]
+
+
+def select_columns(names: Sequence[str], settings: ReadSettings, where: str) -> Selection:
+    """Find the columns asked for by name; refuse missing ones, and name the nearest."""
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise DataError(
+            f"{where}: column names must differ; {', '.join(map(repr, repeated))} occurs more than once"
+        )
+    wanted = settings.columns
+    if wanted is None:
+        wanted = tuple(name for name in names if name != settings.key)
+    asked = [*wanted, *([settings.key] if settings.key is not None else [])]
+    missing = [name for name in asked if name not in names]
+    if missing:
+        nearest = difflib.get_close_matches(missing[0], names, n=1)
+        hint = f" (did you mean '{nearest[0]}'?)" if nearest else ""
+        has = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
+        raise DataError(f"{where}: no column {', '.join(map(repr, missing))}{hint}; the file has {has}")
+    if not wanted:
+        raise DataError(f"{where}: no columns are left to read besides the key")
+    return Selection(
+        positions=tuple(names.index(name) for name in wanted),
+        names=tuple(wanted),
+        key_position=names.index(settings.key) if settings.key is not None else None,
+        unused=tuple(name for name in names if name not in asked),
+    )
+
+
+def make_chunk(
+    x: np.ndarray,
+    keys: np.ndarray | None,
+    first_row: int,
+    selection: Selection,
+    where: str,
+    sample_shape: tuple[int, ...] | None = None,
+) -> Chunk:
+    """Return a chunk of finite float32 values, or say which value is not."""
+    with np.errstate(over="ignore"):  # what does not fit into float32 becomes infinite and is refused below
+        values = np.ascontiguousarray(x, dtype=np.float32)
+    check_finite(values, first_row, selection.names, where)
+    shape = sample_shape if sample_shape is not None else (values.shape[1],)
+    return Chunk(values, selection.names, keys, first_row, shape, selection.unused)
+
+
+def check_finite(x: np.ndarray, first_row: int, names: Sequence[str], where: str) -> None:
+    """Refuse NaN and infinite values, naming the first by row (from 1) and column."""
+    finite = np.isfinite(x)
+    if finite.all():
+        return
+    row, column = np.argwhere(~finite)[0]
+    kind = "missing or not a number" if np.isnan(x[row, column]) else "infinite or too large for float32"
+    n_bad = int((~finite.all(axis=1)).sum())
+    raise DataError(
+        f"{where}: row {first_row + row + 1}, column '{names[column]}': the value is {kind} "
+        f"({n_bad} of the {len(x)} rows read here have such values); fill or drop these rows first"
+    )

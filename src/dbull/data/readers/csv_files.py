@@ -1,0 +1,145 @@
+"""CSV files in chunks, by numpy's parser or, if it is installed, pyarrow's; errors name row and column."""
+
+import csv
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from itertools import chain, islice
+from pathlib import Path
+from typing import BinaryIO, TextIO
+
+import numpy as np
+
+from dbull.data.readers.chunk import Chunk, ReadSettings, Selection, make_chunk, select_columns
+from dbull.data.readers.extras import optional_pyarrow
+from dbull.errors import DataError
+
+__all__ = ["read_csv", "read_csv_stream"]
+
+
+def read_csv(path: Path, settings: ReadSettings) -> Iterator[Chunk]:
+    """Yield the rows of a .csv or .csv.gz file."""
+    with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
+        yield from read_csv_stream(stream, settings, str(path))
+
+
+def read_csv_stream(stream: BinaryIO | gzip.GzipFile, settings: ReadSettings, where: str) -> Iterator[Chunk]:
+    """Yield the rows of an open stream of comma-separated UTF-8 text."""
+    text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
+    try:
+        yield from _chunks(text, settings, where)
+    except UnicodeDecodeError as error:
+        raise DataError(f"{where}: not UTF-8 text ({error.reason} at byte {error.start})") from error
+    except (EOFError, zlib.error, OSError) as error:
+        raise DataError(f"{where}: truncated or damaged ({error})") from error
+    finally:
+        text.detach()
+
+
+def _chunks(text: TextIO, settings: ReadSettings, where: str) -> Iterator[Chunk]:
+    first_line = text.readline()
+    while first_line and not first_line.strip():
+        first_line = text.readline()
+    if not first_line:
+        raise DataError(f"{where}: the file is empty")
+    first = next(csv.reader([first_line]))
+    has_header = settings.header if settings.header is not None else not all(map(_is_number, first))
+    names = [name.strip() for name in first] if has_header else [str(i) for i in range(len(first))]
+    selection = select_columns(names, settings, where)
+    lines = iter(text) if has_header else chain([first_line], text)
+    first_row = 0
+    while block := list(islice(lines, settings.chunk_rows)):
+        if any('"' in line for line in block):
+            # Quotes may hide commas and line ends: the rest of the file goes through the csv module.
+            yield from _quoted_chunks(chain(block, lines), len(names), settings, selection, first_row, where)
+            return
+        block = [line for line in block if line.strip()]
+        if block:
+            yield _plain_chunk(block, len(names), selection, first_row, where)
+        first_row += len(block)
+    if first_row == 0:
+        raise DataError(f"{where}: there is a header but no rows")
+
+
+def _plain_chunk(lines: list[str], n_columns: int, selection: Selection, first_row: int, where: str) -> Chunk:
+    for number, line in enumerate(lines):
+        if line.count(",") != n_columns - 1:
+            _refuse_ragged(line.count(",") + 1, n_columns, first_row + number, where)
+    keys = None
+    if (position := selection.key_position) is not None:
+        keys = np.array([line.split(",", position + 1)[position].strip() for line in lines])
+    try:
+        x = _parse(lines, n_columns, selection)
+    except ValueError as error:
+        _locate_text([line.split(",") for line in lines], selection, first_row, where)
+        raise DataError(f"{where}: rows {first_row + 1} to {first_row + len(lines)}: {error}") from error
+    return make_chunk(x, keys, first_row, selection, where)
+
+
+def _parse(lines: list[str], n_columns: int, selection: Selection) -> np.ndarray:
+    """Return the chosen columns, (n, d); raise ValueError if any is not a number."""
+    pyarrow = optional_pyarrow()
+    if pyarrow is None:  # numpy's parser is several times slower but always there
+        return np.loadtxt(lines, delimiter=",", usecols=selection.positions, comments=None, ndmin=2)
+    all_names = [str(position) for position in range(n_columns)]
+    wanted = [str(position) for position in selection.positions]
+    table = pyarrow.csv.read_csv(
+        pyarrow.py_buffer("".join(lines).encode()),
+        read_options=pyarrow.csv.ReadOptions(column_names=all_names, use_threads=False),
+        convert_options=pyarrow.csv.ConvertOptions(
+            include_columns=wanted,
+            column_types={name: pyarrow.float64() for name in wanted},
+            null_values=[],  # an empty cell or "NA" is an error here, as it is for numpy's parser
+        ),
+    )
+    return np.column_stack([table.column(name).to_numpy() for name in wanted])
+
+
+def _quoted_chunks(
+    lines: Iterator[str],
+    n_columns: int,
+    settings: ReadSettings,
+    selection: Selection,
+    first_row: int,
+    where: str,
+) -> Iterator[Chunk]:
+    reader = (row for row in csv.reader(lines) if row)
+    while rows := list(islice(reader, settings.chunk_rows)):
+        for number, row in enumerate(rows):
+            if len(row) != n_columns:
+                _refuse_ragged(len(row), n_columns, first_row + number, where)
+        position = selection.key_position
+        keys = None if position is None else np.array([row[position].strip() for row in rows])
+        try:
+            x = np.array([[row[i] for i in selection.positions] for row in rows]).astype(np.float64)
+        except ValueError:
+            _locate_text(rows, selection, first_row, where)
+            raise
+        yield make_chunk(x, keys, first_row, selection, where)
+        first_row += len(rows)
+
+
+def _refuse_ragged(found: int, expected: int, row: int, where: str) -> None:
+    raise DataError(f"{where}: row {row + 1} has {found} columns, expected {expected}")
+
+
+def _locate_text(rows: list[list[str]], selection: Selection, first_row: int, where: str) -> None:
+    """Raise for the first cell that is not a number."""
+    for number, row in enumerate(rows):
+        for position, name in zip(selection.positions, selection.names, strict=True):
+            cell = row[position].strip()
+            if not _is_number(cell):
+                what = "the cell is empty" if not cell else f"{cell[:40]!r} is not a number"
+                raise DataError(
+                    f"{where}: row {first_row + number + 1}, column '{name}': {what}; "
+                    "leave the column out, make it the key, or mend the file"
+                )
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,152 @@
+"""Arrays in .npy and .npz files and on a stream, in chunks of rows; nothing is ever unpickled."""
+
+import math
+import tokenize
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.lib import format as npy_format
+
+from dbull.data.npz import DAMAGED_NPZ
+from dbull.data.readers.chunk import Chunk, ReadSettings, Selection, make_chunk, select_columns
+from dbull.errors import DataError
+
+__all__ = ["read_npy", "read_npy_stream", "read_npz"]
+
+_BLOCK = 1 << 24  # no more is reserved at once than this, whatever a damaged header asks for
+
+
+def read_npy(path: Path, settings: ReadSettings) -> Iterator[Chunk]:
+    """Yield rows of a .npy file."""
+    with path.open("rb") as stream:
+        shape, fortran_order, dtype = _read_header(stream, str(path))
+        if not fortran_order or len(shape) < 2:
+            yield from _rows(stream, shape, dtype, settings, str(path))
+            return
+    # Stored column by column: rows are gathered through a memory map, whose pages the system can take back.
+    layout = _Layout(shape, dtype, settings, str(path))
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, OSError) as error:
+        raise DataError(f"{path}: not a readable .npy file of numbers ({error})") from error
+    for start in range(0, layout.n_rows, settings.chunk_rows):
+        yield layout.chunk(array[start : start + settings.chunk_rows], start)
+
+
+def read_npz(path: Path, settings: ReadSettings) -> Iterator[Chunk]:
+    """Yield rows of one array of an .npz file, unpacked as it is read."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
+            array = _choose_array(members, settings.array, str(path))
+            with archive.open(f"{array}.npy") as stream:
+                yield from read_npy_stream(stream, settings, f"{path}:{array}")
+    except DataError:
+        raise
+    except DAMAGED_NPZ as error:
+        raise DataError(f"{path}: not a readable .npz file ({error})") from error
+
+
+def read_npy_stream(stream: IO[bytes], settings: ReadSettings, where: str) -> Iterator[Chunk]:
+    """Yield rows of an array in .npy format from a stream that can only be read forward."""
+    shape, fortran_order, dtype = _read_header(stream, where)
+    if fortran_order and len(shape) > 1:
+        raise DataError(
+            f"{where}: stored column by column, so it has no rows to stream; save np.ascontiguousarray(x)"
+        )
+    yield from _rows(stream, shape, dtype, settings, where)
+
+
+def _read_header(stream: IO[bytes], where: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    try:
+        version = npy_format.read_magic(stream)
+        read = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
+        shape, fortran_order, dtype = read(stream)
+    except (ValueError, EOFError, tokenize.TokenError) as error:
+        raise DataError(f"{where}: not an array in .npy format ({error})") from error
+    return shape, fortran_order, dtype
+
+
+def _rows(
+    stream: IO[bytes], shape: tuple[int, ...], dtype: np.dtype[Any], settings: ReadSettings, where: str
+) -> Iterator[Chunk]:
+    layout = _Layout(shape, dtype, settings, where)
+    row_bytes = dtype.itemsize * math.prod(shape[1:])
+    for start in range(0, layout.n_rows, settings.chunk_rows):
+        n_rows = min(settings.chunk_rows, layout.n_rows - start)
+        data = _read_exactly(stream, n_rows * row_bytes)
+        if len(data) < n_rows * row_bytes:
+            complete = start + len(data) // row_bytes
+            raise DataError(f"{where}: cut off after {complete} of {layout.n_rows} rows")
+        yield layout.chunk(np.frombuffer(data, dtype=dtype).reshape(n_rows, *shape[1:]), start)
+
+
+class _Layout:
+    """What the columns of an array are called and how its rows become chunks."""
+
+    def __init__(
+        self, shape: tuple[int, ...], dtype: np.dtype[Any], settings: ReadSettings, where: str
+    ) -> None:
+        if not shape:
+            raise DataError(
+                f"{where}: a single number is not a table; expected an array of at least one dimension"
+            )
+        if shape[0] == 0 or 0 in shape:
+            raise DataError(f"{where}: the array is empty (shape {shape})")
+        self.n_rows = shape[0]
+        self.where = where
+        self._named = dtype.names is not None
+        kinds = {dtype[name].kind for name in dtype.names or ()} if self._named else {dtype.kind}
+        if not self._named and not kinds <= set("biuf"):
+            raise DataError(f"{where}: expected numbers, got {dtype}")
+        if self._named and len(shape) > 1:
+            raise DataError(f"{where}: an array with named fields must have one dimension, got shape {shape}")
+        names = list(dtype.names or ()) or [str(i) for i in range(math.prod(shape[1:]))]
+        self._names = names
+        self._selection: Selection = select_columns(names, settings, where)
+        self._is_whole = len(self._selection.names) == len(names)
+        self._sample_shape = shape[1:] if self._is_whole and len(shape) > 1 else (len(self._selection.names),)
+        for name in self._selection.names if self._named else ():
+            if dtype[name].kind not in "biuf" or dtype[name].shape:
+                raise DataError(f"{where}: column '{name}': expected numbers, got {dtype[name]}")
+
+    def chunk(self, rows: np.ndarray, first_row: int) -> Chunk:
+        selection, key_position = self._selection, self._selection.key_position
+        if self._named:
+            x = np.column_stack([rows[name] for name in selection.names])
+            keys = None if key_position is None else np.array(rows[self._names[key_position]])
+        else:
+            flat = rows.reshape(len(rows), -1)
+            x = flat if self._is_whole and self._in_order else flat[:, selection.positions]
+            keys = None if key_position is None else np.array(flat[:, key_position])
+        return make_chunk(x, keys, first_row, selection, self.where, self._sample_shape)
+
+    @property
+    def _in_order(self) -> bool:
+        return self._selection.positions == tuple(range(len(self._selection.positions)))
+
+
+def _choose_array(members: list[str], wanted: str | None, where: str) -> str:
+    has = ", ".join(members) or "none"
+    if wanted is not None:
+        if wanted not in members:
+            raise DataError(f"{where}: no array '{wanted}'; the file has {has}")
+        return wanted
+    if len(members) == 1:
+        return members[0]
+    for usual in ("x", "X"):
+        if usual in members:
+            return usual
+    raise DataError(f"{where}: which array? It has {has}; name one with array=...")
+
+
+def _read_exactly(stream: IO[bytes], n_bytes: int) -> bytes:
+    """Read until there are so many bytes or the stream ends: a pipe gives only what it has at the moment."""
+    parts, missing = [], n_bytes
+    while missing and (part := stream.read(min(missing, _BLOCK))):
+        parts.append(part)
+        missing -= len(part)
+    return b"".join(parts)

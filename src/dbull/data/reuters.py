@@ -1,0 +1,120 @@
+"""Reuters10k: 10,000 newswire documents of RCV1 with one of four root topics, tf-idf of 2,000 words.
+
+The ready file and the recipe from raw word counts give the same bytes; whichever file is there is used.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse
+
+from dbull.data.dataset import Samples
+from dbull.data.files import DataFile
+from dbull.data.npz import read_arrays
+from dbull.data.text import N_WORDS
+
+__all__ = [
+    "COUNTS_FILE",
+    "READY_FILE",
+    "draw_10k",
+    "read_counts",
+    "read_pool",
+    "read_reuters10k",
+    "reuters_tfidf",
+]
+
+READY_FILE = DataFile(
+    "reuters10k_rcv1.npz",
+    3_054_952,
+    ("d5704119c275181b106a292f03666e5c464e894363c4c350f53eae337bd66ff4",),
+)
+COUNTS_FILE = DataFile(
+    "rcv1_27271_counts.npz",
+    4_093_164,
+    ("9473eb0eb5fda4b3943cf00f935e56b4f5b79adda4a6dbb7d727cb3220572002",),
+)
+# Documents drawn of CCAT, GCAT, MCAT, ECAT: the counts of the Reuters10k label file in common use.
+_CLASS_SIZES = (4312, 2403, 2471, 814)
+_DRAW_SEED = 1234
+
+
+def reuters_tfidf(
+    counts: scipy.sparse.csr_matrix, n_words: int = N_WORDS
+) -> tuple[scipy.sparse.csr_matrix, np.ndarray]:
+    """Turn raw word counts into the features of DEC and VaDE.
+
+    The `n_words` words with the highest total count (ties: lower column first), sublinear tf,
+    smoothed idf over all the documents given, rows scaled to length 1. DEC then multiplies by
+    sqrt(n_words); that factor is left to the caller.
+
+    Parameters
+    ----------
+    counts : (N, V) CSR matrix of word counts
+    n_words : int
+
+    Returns
+    -------
+    weights : (N, n_words) float32 CSR
+    columns : (n_words,) int64
+        The columns of `counts` that were kept, ascending.
+    """
+    from sklearn.feature_extraction.text import TfidfTransformer  # slow to import, and few need it
+
+    totals = np.asarray(counts.sum(axis=0), dtype=np.int64).ravel()
+    columns = np.sort(np.argsort(-totals, kind="stable")[:n_words])
+    kept = counts[:, columns].astype(np.float64)
+    weights = TfidfTransformer(norm="l2", sublinear_tf=True).fit_transform(kept)
+    return _sorted_csr(weights.astype(np.float32)), columns
+
+
+def draw_10k(labels: np.ndarray) -> np.ndarray:
+    """Return the rows of the 10,000 documents of Reuters10k among all with a single topic, in order."""
+    random = np.random.RandomState(_DRAW_SEED)  # the draw was made with this generator
+    rows = [
+        random.choice(np.flatnonzero(labels == label), size, replace=False)
+        for label, size in enumerate(_CLASS_SIZES)
+    ]
+    return random.permutation(np.concatenate(rows))
+
+
+def read_counts(path: Path) -> tuple[scipy.sparse.csr_matrix, np.ndarray, tuple[str, ...]]:
+    """Return the raw counts of the documents with one root topic, their labels, and the topics' names."""
+    arrays = read_arrays(path, ("data", "indices", "indptr", "shape", "root", "root_names"))
+    counts = scipy.sparse.csr_matrix(
+        (arrays["data"].astype(np.int64), arrays["indices"].astype(np.int32), arrays["indptr"]),
+        shape=tuple(arrays["shape"]),
+    )
+    single = np.flatnonzero(arrays["root"].sum(axis=1) == 1)
+    labels = arrays["root"][single].argmax(axis=1).astype(np.int64)
+    return counts[single], labels, tuple(map(str, arrays["root_names"]))
+
+
+def read_pool(paths: Mapping[str, Path]) -> Samples:
+    """Return all 23,158 documents with one root topic, by the recipe from raw counts."""
+    counts, labels, names = read_counts(paths[COUNTS_FILE.name])
+    weights, _ = reuters_tfidf(counts)
+    return Samples(weights, labels, names, (weights.shape[1],))
+
+
+def read_reuters10k(paths: Mapping[str, Path]) -> Samples:
+    """Return Reuters10k from the ready file, or by the recipe from the raw counts."""
+    if READY_FILE.name not in paths:
+        pool = read_pool(paths)
+        assert pool.y_true is not None
+        rows = draw_10k(pool.y_true)
+        return Samples(_sorted_csr(pool.x[rows]), pool.y_true[rows], pool.label_names, pool.sample_shape)
+    path = paths[READY_FILE.name]
+    arrays = read_arrays(path, ("tfidf_data", "indices", "indptr", "shape", "label", "label_names"))
+    x = scipy.sparse.csr_matrix(
+        (arrays["tfidf_data"], arrays["indices"].astype(np.int32), arrays["indptr"]),
+        shape=tuple(arrays["shape"]),
+    )
+    names = tuple(map(str, arrays["label_names"]))
+    return Samples(_sorted_csr(x), arrays["label"].astype(np.int64), names, (x.shape[1],))
+
+
+def _sorted_csr(matrix: scipy.sparse.csr_matrix) -> scipy.sparse.csr_matrix:
+    matrix = scipy.sparse.csr_matrix(matrix)
+    matrix.sort_indices()
+    return matrix

@@ -1,0 +1,96 @@
+"""STL-10: 13,000 labelled images of 96 x 96 in the binary format, and ResNet-50 features made from them.
+
+The features of the paper are the last feature map of a ResNet-50, averaged over its 3 x 3 places: 2,048
+numbers. The weights are the user's; `examples/stl10_features.py` makes the file that is read here.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from dbull.data.archives import read_members
+from dbull.data.dataset import Samples
+from dbull.data.files import DataFile
+from dbull.data.mnist import scale_bytes
+from dbull.data.npz import read_arrays
+from dbull.errors import DataError
+
+__all__ = ["ARCHIVE", "BINARY_FILES", "FEATURES_FILE", "LABELS", "N_FEATURES", "read_features", "read_images"]
+
+LABELS = ("airplane", "bird", "car", "cat", "deer", "dog", "horse", "monkey", "ship", "truck")
+N_FEATURES = 2048
+ARCHIVE = DataFile(
+    "stl10_binary.tar.gz",
+    2_640_397_119,
+    ("f31fd99273a1acb8609c8db427cebb1de3f71de77758cdc0e22956e1289b9866",),
+    urls=(
+        "http://ai.stanford.edu/~acoates/stl10/stl10_binary.tar.gz",
+        "https://cs.stanford.edu/~acoates/stl10/stl10_binary.tar.gz",
+    ),
+)
+# The same, unpacked: much faster to read, since the archive holds 100,000 unlabelled images as well.
+BINARY_FILES = (
+    DataFile("train_X.bin", 138_240_000, ("918c2871b30a85fa023e0c44e0bee87f",)),
+    DataFile("train_y.bin", 5_000, ("5a34089d4802c674881badbb80307741",)),
+    DataFile("test_X.bin", 221_184_000, ("7f263ba9f9e0b06b93213547f721ac82",)),
+    DataFile("test_y.bin", 8_000, ("36f9794fa4beb8a2c72628de14fa638e",)),
+)
+# Made by the user with weights of the user's choice, so there is no digest to hold it to.
+FEATURES_FILE = DataFile("stl10_resnet50.npz")
+
+_SHAPE = (3, 96, 96)
+_IMAGE_BYTES = 3 * 96 * 96
+
+
+def parse_images(content: bytes, where: str) -> np.ndarray:
+    """Return the images, (N, 3, 96, 96) uint8, row by row; the file holds each plane column by column."""
+    if not content or len(content) % _IMAGE_BYTES:
+        raise DataError(
+            f"{where}: {len(content):,} bytes are no whole number of images of {_IMAGE_BYTES:,}; cut off?"
+        )
+    planes: np.ndarray = np.frombuffer(content, dtype=np.uint8).reshape(-1, *_SHAPE)
+    return np.swapaxes(planes, 2, 3)
+
+
+def parse_labels(content: bytes, n_images: int, where: str) -> np.ndarray:
+    """Return labels 0 to 9, (N,) int64; the file counts them from 1."""
+    labels = np.frombuffer(content, dtype=np.uint8).astype(np.int64)
+    if len(labels) != n_images:
+        raise DataError(f"{where}: {len(labels):,} labels for {n_images:,} images")
+    wrong = np.flatnonzero((labels < 1) | (labels > len(LABELS)))
+    if wrong.size:
+        raise DataError(f"{where}: label {wrong[0]} is {labels[wrong[0]]}, allowed are 1 to 10")
+    return labels - 1
+
+
+def read_images(paths: Mapping[str, Path]) -> Samples:
+    """Return the 5,000 training and 8,000 test images, in that order; pixels in [0, 1]."""
+    names = tuple(file.name for file in BINARY_FILES)
+    if ARCHIVE.name in paths:
+        where, content = str(paths[ARCHIVE.name]), read_members(paths[ARCHIVE.name], names)
+    else:
+        where, content = str(paths[names[0]].parent), {name: paths[name].read_bytes() for name in names}
+    parts = []
+    for part in ("train", "test"):
+        images = parse_images(content[f"{part}_X.bin"], f"{where}:{part}_X.bin")
+        labels = parse_labels(content[f"{part}_y.bin"], len(images), f"{where}:{part}_y.bin")
+        parts.append((images.reshape(len(images), -1), labels))
+    (train_x, train_y), (test_x, test_y) = parts
+    x = np.empty((len(train_x) + len(test_x), _IMAGE_BYTES), dtype=np.float32)
+    scale_bytes(train_x, x[: len(train_x)])
+    scale_bytes(test_x, x[len(train_x) :])
+    return Samples(x, np.concatenate([train_y, test_y]), LABELS, _SHAPE, len(train_x))
+
+
+def read_features(paths: Mapping[str, Path]) -> Samples:
+    """Return the features in `stl10_resnet50.npz`: arrays `features` (N, 2048) and `label` (N,), 0 to 9."""
+    path = paths[FEATURES_FILE.name]
+    arrays = read_arrays(path, ("features", "label"))
+    features, label = arrays["features"].astype(np.float32), arrays["label"].astype(np.int64)
+    if features.ndim != 2 or features.shape[1] != N_FEATURES or label.shape != (len(features),):
+        raise DataError(
+            f"{path}: expected features (N, {N_FEATURES}) and label (N,), "
+            f"got {features.shape} and {label.shape}"
+        )
+    return Samples(features, label, LABELS, (N_FEATURES,))

@@ -1,0 +1,61 @@
+"""USPS: 9,298 postal digits of 16 x 16, the text files of *The Elements of Statistical Learning*."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from dbull.data.dataset import Samples
+from dbull.data.files import DataFile, read_content
+from dbull.errors import DataError
+
+__all__ = ["FILES", "LABELS", "parse_usps", "read_usps"]
+
+_SOURCES = (
+    "https://hastie.su.domains/ElemStatLearn/datasets/",
+    "https://web.stanford.edu/~hastie/ElemStatLearn/datasets/",
+)
+FILES = (
+    DataFile(
+        "zip.train.gz",
+        1_829_071,
+        ("66ebf231ab51f2cf6ac1a892d0f98ccffee1079d7a5db638c1f11f366046ca16",),
+        ("abc9f5c75b997cabe66b5d01727d5a681c69298e1641a8d37b55433a52129dc0",),
+        tuple(source + "zip.train.gz" for source in _SOURCES),
+    ),
+    DataFile(
+        "zip.test.gz",
+        439_208,
+        ("8dacc3c6e136af6c3488de9e5113a7daf140c8c2f1f0b61c54ee02f03f1a962f",),
+        ("6bde17b4f1cd68e0630cd2751d6495b5795d9165ab2dc4a0be8b7002b732f4cc",),
+        tuple(source + "zip.test.gz" for source in _SOURCES),
+    ),
+)
+LABELS = tuple("0123456789")
+_N_PIXELS = 256
+
+
+def parse_usps(content: bytes, where: str) -> tuple[np.ndarray, np.ndarray]:
+    """Parse lines of "label v1 ... v256", v in [-1, 1]; return pixels in [0, 1], (N, 256), and labels."""
+    if not content or content.isspace():
+        raise DataError(f"{where}: there are no rows")
+    try:
+        table = np.loadtxt(content.decode("ascii").splitlines(), dtype=np.float32, comments=None, ndmin=2)
+    except ValueError as error:
+        raise DataError(f"{where}: expected rows of numbers ({error})") from error
+    if table.shape[1] != _N_PIXELS + 1:
+        raise DataError(
+            f"{where}: rows must hold a label and {_N_PIXELS} pixels, got {table.shape[1]} numbers"
+        )
+    pixels = (table[:, 1:] + 1) / 2
+    if not (pixels.min() >= 0 and pixels.max() <= 1):
+        raise DataError(f"{where}: pixels must lie in [-1, 1]")
+    return pixels, table[:, 0].astype(np.int64)
+
+
+def read_usps(paths: Mapping[str, Path]) -> Samples:
+    """Read both parts, the training part first; pixels in [0, 1]."""
+    train_x, train_y = parse_usps(read_content(paths["zip.train.gz"]), str(paths["zip.train.gz"]))
+    test_x, test_y = parse_usps(read_content(paths["zip.test.gz"]), str(paths["zip.test.gz"]))
+    x, y_true = np.concatenate([train_x, test_x]), np.concatenate([train_y, test_y])
+    return Samples(x, y_true, LABELS, (16, 16), len(train_x))

@@ -1,0 +1,167 @@
+"""Methods of others in the shape of ours, so that every number has company.
+
+Each has ``fit`` or ``partial_fit``, and ``predict``. A class that must be told the true number of classes
+says so by ``told_true_k_as``, the name of the parameter that takes it; no other method ever receives it.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.cluster import HDBSCAN, KMeans, MiniBatchKMeans
+from sklearn.decomposition import PCA
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.utils.metaestimators import available_if
+
+from dbull.errors import SettingsError
+
+__all__ = ["FirstArrivalPCA", "KMeansTrueK", "UmapHdbscan"]
+
+Array = NDArray[Any]
+
+
+class KMeansTrueK(BaseEstimator):
+    """k-means that is told the true number of classes of the whole stream.
+
+    A batch is clustered by full k-means. A stream is learnt by mini-batch k-means, one update of the running
+    centres per arrival: refitting k-means on each arrival alone would name other clusters each time,
+    and all K centres are placed in the first arrival, long before most classes are seen. Read its
+    numbers on streams with that in mind.
+    """
+
+    told_true_k_as = "n_clusters"
+
+    def __init__(self, n_clusters: int = 8, n_init: int = 10, random_state: int | None = None):
+        self.n_clusters = n_clusters
+        self.n_init = n_init
+        self.random_state = random_state
+
+    def fit(self, X: Array) -> "KMeansTrueK":
+        """Cluster one batch from scratch."""
+        self.model_ = KMeans(self.n_clusters, n_init=self.n_init, random_state=self.random_state).fit(X)
+        return self
+
+    def partial_fit(self, X: Array) -> "KMeansTrueK":
+        """Move the running centres by one arrival."""
+        if not hasattr(self, "model_"):
+            self.model_ = MiniBatchKMeans(self.n_clusters, n_init=self.n_init, random_state=self.random_state)
+        self.model_.partial_fit(X)
+        return self
+
+    def predict(self, X: Array) -> Array:
+        """Return the nearest centre of each row, (N,)."""
+        ids: Array = self.model_.predict(X)
+        return ids
+
+
+class UmapHdbscan(BaseEstimator):
+    """UMAP to a few dimensions, then HDBSCAN; needs the extra ``dbull[umap]``.
+
+    New rows are placed by UMAP's own transform and take the cluster of the nearest clustered training row.
+    Training rows that HDBSCAN calls noise lend their id to nobody, so no row is ever answered "noise".
+    """
+
+    def __init__(
+        self,
+        n_dims: int = 10,
+        n_neighbors: int = 30,
+        min_cluster_size: int = 30,
+        random_state: int | None = None,
+    ):
+        self.n_dims = n_dims
+        self.n_neighbors = n_neighbors
+        self.min_cluster_size = min_cluster_size
+        self.random_state = random_state
+
+    def fit(self, X: Array) -> "UmapHdbscan":
+        """Learn embedding and clusters of one set of rows from scratch."""
+        try:
+            from umap import UMAP
+        except ImportError as error:
+            raise SettingsError("umap-hdbscan needs umap-learn: pip install 'dbull[umap]'") from error
+        self.umap_ = UMAP(
+            n_components=self.n_dims,
+            n_neighbors=min(self.n_neighbors, len(X) - 1),
+            min_dist=0.0,
+            random_state=self.random_state,
+            n_jobs=1,  # UMAP is repeatable only in one thread
+        ).fit(X)
+        embedding = self.umap_.embedding_
+        labels = HDBSCAN(min_cluster_size=self.min_cluster_size, copy=True).fit_predict(embedding)
+        clustered = labels >= 0
+        if not clustered.any():  # all noise: the one thing that can be said is "one cluster"
+            labels, clustered = np.zeros_like(labels), np.ones_like(clustered)
+        self.n_clusters_ = len(np.unique(labels[clustered]))
+        self.nearest_ = KNeighborsClassifier(n_neighbors=1).fit(embedding[clustered], labels[clustered])
+        return self
+
+    def predict(self, X: Array) -> Array:
+        """Return the cluster of the nearest clustered training row, (N,)."""
+        ids: Array = self.nearest_.predict(self.umap_.transform(X))
+        return ids
+
+
+def _learner_has(name: str) -> Any:
+    return available_if(lambda wrapper: hasattr(wrapper.learner, name))
+
+
+class FirstArrivalPCA:
+    """A learner behind a projection that is learnt from the first arrival only and then stands still.
+
+    Vectors keep their meaning over the whole stream, which a projection refitted on every arrival would not
+    give. Columns are centred, not scaled: pixels that never vary must not be blown up.
+
+    Parameters
+    ----------
+    learner : any method on vectors
+    n_dims : dimensions kept, at most as many as the first arrival allows
+    random_state : seed of PCA's randomised solver
+    """
+
+    def __init__(self, learner: Any, n_dims: int, random_state: int):
+        self.learner = learner
+        self.n_dims = n_dims
+        self.random_state = random_state
+        self._pca: PCA | None = None
+
+    def _fit_projection(self, X: Array) -> None:
+        n_dims = min(self.n_dims, *X.shape)
+        self._pca = PCA(n_dims, random_state=self.random_state).fit(X)
+
+    def _project(self, X: Array) -> Array:
+        assert self._pca is not None
+        # float64: the mixtures behind this add up squares of thousands of rows
+        projected: Array = self._pca.transform(X).astype(np.float64)
+        return projected
+
+    @_learner_has("fit")
+    def fit(self, X: Array) -> "FirstArrivalPCA":
+        """Learn projection and clusters from one set of rows, from scratch."""
+        self._fit_projection(X)
+        self.learner.fit(self._project(X))
+        return self
+
+    @_learner_has("partial_fit")
+    def partial_fit(self, X: Array) -> "FirstArrivalPCA":
+        """Learn one arrival; the first also fixes the projection."""
+        if self._pca is None:
+            self._fit_projection(X)
+        self.learner.partial_fit(self._project(X))
+        return self
+
+    def predict(self, X: Array) -> Array:
+        """Return the learner's ids of projected rows, (N,)."""
+        ids: Array = self.learner.predict(self._project(X))
+        return ids
+
+    @_learner_has("resolve")
+    def resolve(self, ids: Array) -> Array:
+        """Translate old ids to present ones by the learner's own lineage."""
+        present: Array = self.learner.resolve(ids)
+        return present
+
+    @property
+    def n_clusters_(self) -> int | None:
+        """Clusters the learner itself says it has, None if it does not say."""
+        return getattr(self.learner, "n_clusters_", None)

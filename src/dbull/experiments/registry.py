@@ -1,0 +1,142 @@
+"""Methods by name, and how a name with parameters, seed and true K becomes an object that can learn."""
+
+import importlib
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dbull.errors import SettingsError
+from dbull.experiments.settings import MethodChoice, check_known, unknown_name
+
+__all__ = ["METHODS", "RegisteredMethod", "ResolvedMethod", "build", "resolve"]
+
+PCA_DIMS = "pca_dims"  # the one parameter that belongs to the projection and not to the class behind it
+
+
+@dataclass(frozen=True)
+class RegisteredMethod:
+    """Where a method's class is found and what is set when the user sets nothing."""
+
+    path: str  # "package.module:Class", imported only when used
+    summary: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    pca_dims: int | None = None  # project to so many dimensions first
+
+
+METHODS: Mapping[str, RegisteredMethod] = {
+    "dp-mixture": RegisteredMethod(
+        "dbull.methods.dp_mixture:DPMixture",
+        "our Dirichlet process mixture on PCA of the first arrival",
+        pca_dims=10,
+    ),
+    "kmeans": RegisteredMethod(
+        "dbull.experiments.baselines:KMeansTrueK",
+        "k-means, told the true number of classes",
+    ),
+    "bgmm": RegisteredMethod(
+        "sklearn.mixture:BayesianGaussianMixture",
+        "scikit-learn's variational mixture on PCA, refitted on all rows so far",
+        {"n_components": 30},
+        pca_dims=10,
+    ),
+    "umap-hdbscan": RegisteredMethod(
+        "dbull.experiments.baselines:UmapHdbscan",
+        "UMAP, then HDBSCAN, refitted on all rows so far (extra: umap)",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class ResolvedMethod:
+    """Everything that decides what a method computes, defaults included."""
+
+    label: str
+    path: str
+    parameters: Mapping[str, Any]
+    pca_dims: int | None
+    seed: int
+    told_true_k: int | None  # what the method was told, None if it was told nothing
+
+
+def resolve(choice: MethodChoice, seed: int, true_k: int) -> ResolvedMethod:
+    """Fill in defaults, the seed and, only for a method that declares it, the true number of classes.
+
+    Parameters given by the user win over all three. Unknown parameters are refused with the nearest name.
+    """
+    entry = _entry(choice)
+    method_class = _load(entry.path)
+    known = _constructor_defaults(method_class)
+    allowed = [*known, PCA_DIMS]
+    for key in choice.parameters:
+        check_known(f"parameter of {choice.label}:", key, allowed)
+    given = dict(choice.parameters)
+    pca_dims = given.pop(PCA_DIMS, entry.pca_dims)
+    if pca_dims is not None and (type(pca_dims) is not int or pca_dims < 0):
+        raise SettingsError(
+            f"parameter {PCA_DIMS!r} must be a whole number from 0 (0: no projection), got {pca_dims!r}"
+        )
+    parameters = {**known, **entry.parameters}
+    if "random_state" in known:
+        parameters["random_state"] = seed
+    told_as = getattr(method_class, "told_true_k_as", None)
+    if told_as in given:
+        told_as = None  # the user's own number is no secret of the labels
+    if told_as is not None:
+        parameters[told_as] = true_k
+    parameters.update(given)
+    missing = [key for key, value in parameters.items() if value is inspect.Parameter.empty]
+    if missing:
+        raise SettingsError(
+            f"{choice.label} needs a value for {missing[0]!r}: give it with --set {missing[0]}=..."
+        )
+    return ResolvedMethod(
+        choice.label, entry.path, parameters, pca_dims or None, seed, None if told_as is None else true_k
+    )
+
+
+def build(method: ResolvedMethod) -> Any:
+    """Make the object: the class with its parameters, behind a projection where one is asked for."""
+    try:
+        learner = _load(method.path)(**method.parameters)
+    except (TypeError, ValueError) as error:
+        raise SettingsError(f"{method.label} refused its parameters: {error}") from error
+    if method.pca_dims is None:
+        return learner
+    from dbull.experiments.baselines import FirstArrivalPCA  # needs scikit-learn, which is slow to import
+
+    return FirstArrivalPCA(learner, method.pca_dims, method.seed)
+
+
+def _entry(choice: MethodChoice) -> RegisteredMethod:
+    if choice.path is not None:
+        return RegisteredMethod(choice.path, "given by path")
+    assert choice.name is not None
+    check_known("method", choice.name, METHODS)
+    return METHODS[choice.name]
+
+
+def _load(path: str) -> Any:
+    module_name, colon, class_name = path.partition(":")
+    if not (module_name and colon and class_name):
+        raise SettingsError(f"method path {path!r} cannot be read: write package.module:Class")
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        raise SettingsError(f"method path {path!r}: {module_name} cannot be imported ({error})") from error
+    method_class = getattr(module, class_name, None)
+    if method_class is None:
+        classes = [name for name, value in vars(module).items() if inspect.isclass(value)]
+        raise unknown_name(f"class of {module_name}:", class_name, classes)
+    if not hasattr(method_class, "predict") or not (
+        hasattr(method_class, "fit") or hasattr(method_class, "partial_fit")
+    ):
+        raise SettingsError(f"{path} is no method: it must have predict, and fit or partial_fit")
+    return method_class
+
+
+def _constructor_defaults(method_class: Any) -> dict[str, Any]:
+    """Parameters a class can be made with, and their defaults; ``Parameter.empty`` marks required ones."""
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    parameters = inspect.signature(method_class).parameters.values()
+    return {parameter.name: parameter.default for parameter in parameters if parameter.kind in named}

@@ -1,0 +1,259 @@
+"""The result folder of one (scenario, method, seed): written as it goes, resumable, never overwritten.
+
+==================  ==========================================================================
+settings.json       what decides the numbers: scenario with fingerprint, method, parameters, seed
+environment.json    what may explain a difference: versions, machine, threads, commit
+steps.jsonl         one line per arrival: every score; the same bytes on every run
+timings.jsonl       one line per arrival: seconds, and warnings the method gave
+final.json          final scores, score matrices, cost; its presence means the run is complete
+==================  ==========================================================================
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dbull.errors import FolderInUseError, MethodError, ResultsError, SettingsError
+
+try:
+    import fcntl
+except ImportError:  # not a POSIX system: two runs into one folder at once are then not caught
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["Result", "RunFolder", "find_results", "read_steps"]
+
+Record = dict[str, Any]
+
+
+class RunFolder:
+    """A result folder open for writing; use :meth:`open`."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        lines = _keep_complete_lines(path / "steps.jsonl")
+        _keep_complete_lines(path / "timings.jsonl", at_most=len(lines))
+        self._lines_before = lines
+        self._n_added = 0
+
+    @classmethod
+    @contextmanager
+    def open(cls, path: Path, settings: Record, environment: Record) -> Iterator["RunFolder"]:
+        """Make or re-enter the folder of a run, and hold it against other writers.
+
+        Raises
+        ------
+        SettingsError
+            if the folder holds a run with other settings
+        FolderInUseError
+            if another process is writing there
+        """
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise SettingsError(f"{path}: cannot be made ({error.strerror}); choose another --out") from error
+        with _held(path):
+            folder = cls(path)
+            if not folder.finished and not folder._lines_before:
+                folder._clear()
+            _same_or_new_settings(path, settings)
+            if not folder.finished:
+                _write_new(folder._environment_path(), environment)
+            yield folder
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run is complete."""
+        return (self.path / "final.json").exists()
+
+    def final(self) -> Record:
+        """Return the final record of a complete run."""
+        return _read_json(self.path / "final.json")
+
+    def add_step(self, step: Record, timing: Record) -> bool:
+        """Write a step, or compare it with that of an interrupted run; return whether it was there."""
+        line = _line(step)
+        index, self._n_added = self._n_added, self._n_added + 1
+        if index < len(self._lines_before):
+            if line != self._lines_before[index]:
+                raise MethodError(
+                    f"{self.path}: arrival {index} scores otherwise than the interrupted run in steps.jsonl; "
+                    "the method is not repeatable or its version changed. Move the folder away to start anew"
+                )
+            return True
+        # Timing first: a kill in between leaves a timing too many, which the next start cuts off.
+        _append(self.path / "timings.jsonl", _line(timing))
+        _append(self.path / "steps.jsonl", line)
+        return False
+
+    def timings(self) -> list[Record]:
+        """Return the timings of all steps written."""
+        return [json.loads(line) for line in (self.path / "timings.jsonl").read_bytes().splitlines()]
+
+    def n_starts(self) -> int:
+        """How often the run was started: once, and once more after every kill."""
+        return len(list(self.path.glob("environment*.json")))
+
+    def finish(self, final: Record) -> Record:
+        """Write the final record in one piece, with the hash of the steps it rests on, and return it."""
+        steps = (self.path / "steps.jsonl").read_bytes()
+        final = {**final, "steps_sha256": hashlib.sha256(steps).hexdigest()}
+        _write_new(self.path / "final.json", final)
+        return final
+
+    def _clear(self) -> None:
+        """Remove the traces of a run that ended before its first line, such as one with a wrong parameter."""
+        for name in ("settings.json", *(path.name for path in self.path.glob("environment*.json"))):
+            (self.path / name).unlink(missing_ok=True)
+
+    def _environment_path(self) -> Path:
+        n = self.n_starts()
+        return self.path / ("environment.json" if n == 0 else f"environment-start-{n + 1}.json")
+
+
+@dataclass(frozen=True)
+class Result:
+    """A complete run as read back from its folder."""
+
+    folder: Path
+    settings: Record
+    final: Record
+
+    @property
+    def scenario(self) -> str:
+        """Name of the scenario."""
+        return str(self.settings["scenario"])
+
+    @property
+    def method(self) -> str:
+        """Label of the method."""
+        return str(self.settings["method"])
+
+    @property
+    def seed(self) -> int:
+        """Seed of scenario and method."""
+        return int(self.settings["seed"])
+
+
+def find_results(folders: Iterable[Path]) -> tuple[list[Result], list[Path]]:
+    """Return the complete results at any depth below the folders, and the folders of incomplete ones."""
+    results: list[Result] = []
+    unfinished: list[Path] = []
+    seen: set[Path] = set()
+    for top in folders:
+        if not top.is_dir():
+            raise SettingsError(f"{top}: no such folder of results")
+        found = sorted(path.parent for path in top.rglob("settings.json"))
+        if not found:
+            raise SettingsError(
+                f"{top}: holds no results (no settings.json below it); run `dbull bench` first"
+            )
+        for folder in found:
+            if folder.resolve() in seen:
+                continue
+            seen.add(folder.resolve())
+            if (folder / "final.json").exists():
+                results.append(
+                    Result(folder, _read_json(folder / "settings.json"), _read_json(folder / "final.json"))
+                )
+            else:
+                unfinished.append(folder)
+    return results, unfinished
+
+
+def read_steps(folder: Path) -> list[Record]:
+    """Return the records of all steps of a result folder."""
+    try:
+        return [json.loads(line) for line in (folder / "steps.jsonl").read_bytes().splitlines()]
+    except (OSError, json.JSONDecodeError) as error:
+        raise ResultsError(f"{folder / 'steps.jsonl'}: cannot be read ({error})") from error
+
+
+@contextmanager
+def _held(path: Path) -> Iterator[None]:
+    """Hold a folder for one writer; the system lets go when the process ends, however it ends."""
+    if fcntl is None:
+        yield
+        return
+    with (path / ".lock").open("a") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise FolderInUseError(
+                f"{path}: another run is writing here; wait for it or choose another --out"
+            ) from error
+        yield
+
+
+def _same_or_new_settings(path: Path, settings: Record) -> None:
+    target = path / "settings.json"
+    if not target.exists():
+        _write_new(target, settings)
+        return
+    stored = _read_json(target)
+    asked = json.loads(json.dumps(settings))  # tuples become lists, as in the file
+    differing = sorted(
+        f"{key} ({stored.get(key)!r} there, {asked.get(key)!r} asked)"
+        for key in stored.keys() | asked.keys()
+        if stored.get(key) != asked.get(key)
+    )
+    if differing:
+        raise SettingsError(
+            f"{path} holds a run with other settings and is left alone: {'; '.join(differing)}. "
+            "Give this run another --label or --out"
+        )
+
+
+def _keep_complete_lines(path: Path, at_most: int | None = None) -> list[bytes]:
+    """Cut off a half-written last line, and lines beyond ``at_most``; return the lines kept."""
+    if not path.exists():
+        return []
+    content = path.read_bytes()
+    lines = content[: content.rfind(b"\n") + 1].splitlines(keepends=True)[:at_most]
+    kept = sum(map(len, lines))
+    if kept < len(content):
+        os.truncate(path, kept)
+    return lines
+
+
+def _line(record: Record) -> bytes:
+    return json.dumps(record, allow_nan=False).encode() + b"\n"
+
+
+def _append(path: Path, line: bytes) -> None:
+    with path.open("ab") as handle:
+        handle.write(line)
+        handle.flush()
+        os.fsync(handle.fileno())
+
+
+def _write_new(path: Path, record: Record) -> None:
+    """Write a JSON file whole or not at all, and never over another."""
+    if path.exists():
+        raise ResultsError(f"{path} exists already and is never overwritten")
+    temporary = path.with_name(f".{path.name}.tmp")
+    with temporary.open("w", encoding="utf-8") as handle:
+        json.dump(record, handle, indent=2, allow_nan=False)
+        handle.write("\n")
+        handle.flush()
+        os.fsync(handle.fileno())
+    temporary.rename(path)
+    folder = os.open(path.parent, os.O_RDONLY)  # the new name itself must reach the disk too
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _read_json(path: Path) -> Record:
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ResultsError(f"{path}: cannot be read ({error})") from error
+    if not isinstance(record, dict):
+        raise ResultsError(f"{path}: not a record of a run")
+    return record

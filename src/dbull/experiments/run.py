@@ -1,0 +1,245 @@
+"""Run methods over scenarios: predict, score, then learn. Labels stay in the scoring half."""
+
+import re
+import warnings
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbull.data import Scenario, scenario, scenario_names
+from dbull.errors import MethodError, SettingsError
+from dbull.experiments.environment import PeakMemory, describe_environment
+from dbull.experiments.registry import ResolvedMethod, build, resolve
+from dbull.experiments.results import RunFolder
+from dbull.experiments.scoring import Scorer, final_record
+from dbull.experiments.settings import BenchSettings, MethodChoice, check_known
+
+__all__ = ["RunDone", "StepDone", "bench", "run", "run_folder"]
+
+SETTINGS_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class StepDone:
+    """One arrival was predicted, scored and learnt."""
+
+    scenario: str
+    method: str
+    seed: int
+    n_arrivals: int
+    record: dict[str, Any]
+    seconds: float
+    replayed: bool  # an earlier, interrupted run had written this very step
+
+
+@dataclass(frozen=True)
+class RunDone:
+    """One result folder is complete."""
+
+    scenario: str
+    method: str
+    seed: int
+    folder: Path
+    final: dict[str, Any]
+    was_done: bool  # it was complete before, and was left alone
+    warnings: tuple[str, ...]  # what the method warned of while learning
+
+
+def bench(settings: BenchSettings, data_folder: Path | None = None) -> Iterator[StepDone | RunDone]:
+    """Run every method with every seed; each scenario is made once per seed and shown to all methods."""
+    # Wrong names are refused before any work is done.
+    check_known("scenario", settings.scenario, scenario_names())
+    for choice in settings.methods:
+        resolve(choice, seed=settings.seeds[0], true_k=1)
+    for seed in settings.seeds:
+        stream = scenario(settings.scenario, seed, data_folder)
+        for choice in settings.methods:
+            yield from run(stream, choice, settings.out)
+
+
+def run(stream: Scenario, choice: MethodChoice, out: Path) -> Iterator[StepDone | RunDone]:
+    """Run one method over one scenario into its own folder below ``out``.
+
+    An interrupted run is replayed from the start, since a method's state is its own affair, and every score
+    the interrupted run had written must come out the same to the byte.
+    """
+    scorer = Scorer(stream)
+    method = resolve(choice, stream.seed, scorer.true_k)
+    learner = _Learner(
+        build(method), method.label, len(stream.arrivals), set_by_user=tuple(choice.parameters)
+    )
+    path = run_folder(out, stream.name, method.label, stream.seed)
+    described = _settings_record(stream, method, learner.way)
+    with RunFolder.open(path, described, describe_environment()) as folder:
+        was_done = folder.finished
+        if not was_done:
+            peak = PeakMemory()
+            steps = []
+            for step in _steps(stream, learner, scorer, folder):
+                steps.append(step.record)
+                yield step
+            folder.finish({**final_record(steps), "cost": _cost(folder, peak)})
+        warned = [text for timing in folder.timings() for text in timing["warnings"]]
+        yield RunDone(stream.name, method.label, stream.seed, path, folder.final(), was_done, tuple(warned))
+
+
+def run_folder(out: Path, scenario_name: str, method: str, seed: int) -> Path:
+    """Where the results of one (scenario, method, seed) live."""
+    return out / scenario_name / method / f"seed-{seed}"
+
+
+def _steps(stream: Scenario, learner: "_Learner", scorer: Scorer, folder: RunFolder) -> Iterator[StepDone]:
+    earlier: NDArray[np.int64] | None = None  # ids of held-out rows after the arrival before
+    for arrival in stream.arrivals:
+        started = perf_counter()
+        ids_before = learner.predict(arrival.x) if earlier is not None else None
+        predicted = perf_counter()
+        learner.learn(arrival.x)
+        learnt = perf_counter()
+        held_out = scorer.held_out_rows(arrival.index)
+        ids_held_out = learner.predict(held_out)
+        answered = perf_counter()
+        record = scorer.step_record(
+            arrival.index,
+            ids_before,
+            ids_held_out,
+            learner.present_ids(earlier) if earlier is not None else None,
+            learner.n_clusters,
+        )
+        timing = {
+            "arrival": arrival.index,
+            "learn_seconds": learnt - predicted,
+            "predict_seconds": (predicted - started) + (answered - learnt),
+            "rows_learnt": len(arrival.x),
+            "rows_predicted": len(held_out) + (len(arrival.x) if ids_before is not None else 0),
+            "warnings": learner.warnings,
+        }
+        replayed = folder.add_step(record, timing)
+        earlier = ids_held_out
+        yield StepDone(
+            stream.name,
+            learner.label,
+            stream.seed,
+            len(stream.arrivals),
+            record,
+            perf_counter() - started,
+            replayed,
+        )
+
+
+class _Learner:
+    """A method as the runner sees it: rows in, ids out; never a label, never a task.
+
+    ``way`` says how it learns: ``fit`` once on a stream of one arrival; ``partial_fit`` on each arrival; or,
+    for a method that cannot go on learning, ``refit-on-all-rows``, which keeps every row ever seen.
+    """
+
+    def __init__(self, method: Any, label: str, n_arrivals: int, set_by_user: tuple[str, ...]):
+        self.label = label
+        self._set_by_user = set_by_user
+        self._method = method
+        self._kept: list[NDArray[np.float32]] = []
+        self.warnings: list[str] = []  # given while the latest arrival was learnt
+        if n_arrivals == 1 and hasattr(method, "fit"):
+            self.way = "fit"
+        else:
+            self.way = "partial_fit" if hasattr(method, "partial_fit") else "refit-on-all-rows"
+
+    def learn(self, x: NDArray[np.float32]) -> None:
+        x = _read_only(x)
+        with warnings.catch_warnings(record=True) as caught:
+            try:
+                self._learn(x)
+            except (TypeError, ValueError) as error:
+                # Estimators check their parameters only now; a complaint about what the user set is theirs.
+                if any(re.search(rf"\b{name}\b", str(error)) for name in self._set_by_user):
+                    raise SettingsError(f"{self.label}: {error}") from error
+                raise
+        self.warnings = [f"{warning.category.__name__}: {warning.message}" for warning in caught]
+
+    def _learn(self, x: NDArray[np.float32]) -> None:
+        if self.way == "fit":
+            self._method.fit(x)
+        elif self.way == "partial_fit":
+            self._method.partial_fit(x)
+        else:
+            self._kept.append(x)
+            self._method.fit(np.concatenate(self._kept))
+
+    def predict(self, x: NDArray[np.float32]) -> NDArray[np.int64]:
+        return self._checked(self._method.predict(_read_only(x)), len(x), "predict")
+
+    def present_ids(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Translate old ids by the method's own lineage, where it keeps one."""
+        if not hasattr(self._method, "resolve"):
+            return ids
+        return self._checked(self._method.resolve(ids), len(ids), "resolve")
+
+    @property
+    def n_clusters(self) -> int | None:
+        count = getattr(self._method, "n_clusters_", None)
+        return None if count is None else int(count)
+
+    def _checked(self, ids: Any, n_rows: int, verb: str) -> NDArray[np.int64]:
+        ids = np.asarray(ids)
+        if ids.shape != (n_rows,) or not np.issubdtype(ids.dtype, np.integer):
+            raise MethodError(
+                f"{self.label}: {verb} must give whole numbers of shape ({n_rows},), "
+                f"got {ids.dtype} of shape {ids.shape}"
+            )
+        checked: NDArray[np.int64] = ids.astype(np.int64)
+        return checked
+
+
+def _read_only(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Guard the scenario: a method that writes into its input would change what the next one sees."""
+    view: NDArray[np.float32] = x.view()
+    view.flags.writeable = False
+    return view
+
+
+def _settings_record(stream: Scenario, method: ResolvedMethod, way: str) -> dict[str, Any]:
+    resolved = asdict(method)
+    return {
+        "format": SETTINGS_FORMAT,
+        "scenario": stream.name,
+        "dataset": stream.dataset,
+        "scenario_fingerprint": stream.fingerprint,
+        "seed": stream.seed,
+        "method": method.label,
+        "path": method.path,
+        "parameters": {key: _for_json(value) for key, value in resolved["parameters"].items()},
+        "pca_dims": method.pca_dims,
+        "learning": way,
+        "told_true_k": method.told_true_k,
+    }
+
+
+def _for_json(value: Any) -> Any:
+    """Keep what JSON can hold; a default that is a Python object is recorded by its type's name."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, (list, tuple)):
+        return [_for_json(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): _for_json(item) for key, item in value.items()}
+    return f"<{type(value).__qualname__}>"
+
+
+def _cost(folder: RunFolder, peak: PeakMemory) -> dict[str, Any]:
+    timings = folder.timings()
+    learn = sum(timing["learn_seconds"] for timing in timings)
+    predict = sum(timing["predict_seconds"] for timing in timings)
+    return {
+        "seconds": learn + predict,
+        "learn_seconds": learn,
+        "predict_seconds": predict,
+        "peak_memory_bytes": peak.bytes(),
+        "peak_memory_scope": peak.scope,
+        "starts": folder.n_starts(),
+    }

@@ -1,0 +1,155 @@
+"""The scoring half of a run: the only place where true labels are read.
+
+Records are plain dicts of numbers, ready for JSON. A step's record is a function of the ids a method gave;
+the final record is a function of the steps' records alone, so it can be recomputed from a result folder.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbull.data import HeldOut, Scenario
+from dbull.metrics import (
+    SCORE_NAMES,
+    average_score,
+    backward_transfer,
+    clustering_scores,
+    forgetting,
+    id_stability,
+    per_class_scores,
+)
+
+__all__ = ["Scorer", "final_record", "score_matrix"]
+
+Ids = NDArray[np.int64]
+
+
+class Scorer:
+    """Holds the labels of a scenario and turns ids into records."""
+
+    def __init__(self, scenario: Scenario):
+        self._arrival_labels = [arrival.y_true for arrival in scenario.arrivals]
+        self._arrival_tasks = [arrival.task for arrival in scenario.arrivals]
+        self._held_out = {part.task: part for part in scenario.held_out}
+
+    @property
+    def true_k(self) -> int:
+        """Number of classes of the whole stream, for methods that declare that they are told."""
+        return len(self._classes(sorted(self._held_out)))
+
+    def tasks_seen(self, arrival: int) -> list[int]:
+        """Tasks met up to and including an arrival, in ascending order."""
+        return sorted(set(self._arrival_tasks[: arrival + 1]))
+
+    def held_out_rows(self, arrival: int) -> NDArray[np.float32]:
+        """Rows, without labels, of the held-out data of all tasks seen, task after task."""
+        return np.concatenate([part.x for part in self._seen(arrival)])
+
+    def step_record(
+        self,
+        arrival: int,
+        ids_before: Ids | None,
+        ids_held_out: Ids,
+        ids_resolved: Ids | None,
+        n_clusters: int | None,
+    ) -> dict[str, Any]:
+        """Score one arrival.
+
+        Parameters
+        ----------
+        arrival : position in the stream
+        ids_before : ids of the arrival's rows before it was learnt; None for the first arrival
+        ids_held_out : ids, after learning, of :meth:`held_out_rows`
+        ids_resolved : ids of the held-out rows of the previous arrival's tasks as they were before this one
+            was learnt, in present names; None for the first arrival
+        n_clusters : clusters the method says it has; None if it does not say
+        """
+        parts = self._seen(arrival)
+        labels = np.concatenate([part.y_true for part in parts])
+        ends = np.cumsum([len(part.y_true) for part in parts])
+        ids_by_task = dict(zip([part.task for part in parts], np.split(ids_held_out, ends[:-1]), strict=True))
+        n_used = len(np.unique(ids_held_out))
+        record: dict[str, Any] = {
+            "arrival": arrival,
+            "task": self._arrival_tasks[arrival],
+            "rows": len(self._arrival_labels[arrival]),
+            "before_learning": None,
+            "tasks": {
+                str(part.task): clustering_scores(part.y_true, ids_by_task[part.task]) for part in parts
+            },
+            "cumulative": clustering_scores(labels, ids_held_out),
+            "per_class": [asdict(score) for score in per_class_scores(labels, ids_held_out)],
+            "n_clusters": n_used if n_clusters is None else n_clusters,
+            "n_clusters_used": n_used,
+            "n_classes": len(self._classes(self.tasks_seen(arrival))),
+            "id_stability": None,
+        }
+        if ids_before is not None:
+            record["before_learning"] = clustering_scores(self._arrival_labels[arrival], ids_before)
+        if ids_resolved is not None:
+            earlier = np.concatenate([ids_by_task[task] for task in self.tasks_seen(arrival - 1)])
+            record["id_stability"] = id_stability(ids_resolved, earlier)
+        return record
+
+    def _seen(self, arrival: int) -> list[HeldOut]:
+        return [self._held_out[task] for task in self.tasks_seen(arrival)]
+
+    def _classes(self, tasks: list[int]) -> set[int]:
+        return {label for task in tasks for label in self._held_out[task].classes}
+
+
+def final_record(steps: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Sum up a stream from the records of its steps: final scores, score matrices and lifelong scores."""
+    last = steps[-1]
+    stabilities = [step["id_stability"] for step in steps if step["id_stability"] is not None]
+    lifelong = {}
+    for name in SCORE_NAMES:
+        matrix = score_matrix(steps, name)
+        lifelong[name] = {
+            "matrix": [[None if np.isnan(value) else float(value) for value in row] for row in matrix],
+            "average": average_score(matrix),
+            "forgetting": forgetting(matrix),
+            "backward_transfer": backward_transfer(matrix),
+        }
+    return {
+        "arrivals": len(steps),
+        "rows": sum(step["rows"] for step in steps),
+        "scores": last["cumulative"],
+        "per_class": last["per_class"],
+        "n_clusters": last["n_clusters"],
+        "n_clusters_used": last["n_clusters_used"],
+        "n_classes": last["n_classes"],
+        "n_clusters_error": last["n_clusters"] - last["n_classes"],
+        "id_stability": float(np.mean(stabilities)) if stabilities else None,
+        "tasks": _tasks(steps),
+        "phases": [steps[end]["task"] for end in _phase_ends(steps)],
+        "lifelong": lifelong,
+    }
+
+
+def score_matrix(steps: Sequence[dict[str, Any]], score: str) -> NDArray[np.float64]:
+    """Return R (phases, tasks): ``R[i, j]`` on held-out task j after phase i, NaN before task j is met.
+
+    Columns are the tasks of the stream in ascending order.
+    """
+    tasks, ends = _tasks(steps), _phase_ends(steps)
+    matrix = np.full((len(ends), len(tasks)), np.nan)
+    for row, end in enumerate(ends):
+        for column, task in enumerate(tasks):
+            scores = steps[end]["tasks"].get(str(task))
+            if scores is not None:
+                matrix[row, column] = scores[score]
+    return matrix
+
+
+def _tasks(steps: Sequence[dict[str, Any]]) -> list[int]:
+    return sorted({step["task"] for step in steps})
+
+
+def _phase_ends(steps: Sequence[dict[str, Any]]) -> list[int]:
+    """Positions of the last step of every run of steps of the same task."""
+    tasks = [step["task"] for step in steps]
+    return [i for i in range(len(tasks)) if i + 1 == len(tasks) or tasks[i + 1] != tasks[i]]

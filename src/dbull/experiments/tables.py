@@ -1,0 +1,119 @@
+"""Tables as text, Markdown, LaTeX or JSON."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from dbull.experiments.settings import check_known
+from dbull.experiments.summary import COUNTS, PLAIN, Row, Summary
+
+__all__ = ["FORMATS", "HEADINGS", "render"]
+
+FORMATS = ("text", "markdown", "latex", "json")
+HEADINGS = {
+    "nmi_geometric": "NMI",
+    "nmi_arithmetic": "NMI (arith.)",
+    "ari": "ARI",
+    "homogeneity": "HS",
+    "completeness": "CS",
+    "v_measure": "VM",
+    "accuracy_top": "ACC top",
+    "accuracy_hungarian": "ACC",
+    "purity": "purity",
+    "id_stability": "ids kept",
+    "n_clusters": "clusters",
+    "n_clusters_used": "clusters used",
+    "n_classes": "classes",
+    "peak_memory_mib": "MiB",
+}
+NONE = "-"
+
+
+def render(rows: Sequence[Row], style: str, what: str = "scores") -> str:
+    """Write rows in one of :data:`FORMATS`. Scores are shown in percent; JSON holds them as they are.
+
+    ``what`` is said in the title line of the text format.
+    """
+    check_known("format", style, FORMATS)
+    if style == "json":
+        return json.dumps([asdict(row) for row in rows], indent=2)
+    if not rows:
+        return "no complete results"
+    if style == "text":
+        return "\n\n".join(
+            _text(f"{name}: {what}", [row for row in rows if row.scenario == name])
+            for name in dict.fromkeys(row.scenario for row in rows)
+        )
+    head = ["scenario", *_head(rows)]
+    body = [[row.scenario, *_cells(row)] for row in rows]
+    for cells in body:  # matrices of scenarios with fewer tasks
+        cells.extend([""] * (len(head) - len(cells)))
+    return _markdown(head, body) if style == "markdown" else _latex(head, body)
+
+
+def _heading(column: str) -> str:
+    kind, dot, score = column.partition(".")
+    return f"{kind.replace('_', ' ')} {HEADINGS[score]}" if dot else HEADINGS.get(column, column)
+
+
+def _cell(column: str, summary: Summary | None) -> str:
+    if summary is None:
+        return NONE
+    if column in COUNTS and summary.mean.is_integer() and not summary.standard_error:
+        return f"{summary.mean:.0f}"
+    scale, digits = (1, 1) if column in PLAIN else (100, 2)
+    text = f"{summary.mean * scale:.{digits}f}"
+    return text if summary.standard_error is None else f"{text} ({summary.standard_error * scale:.{digits}f})"
+
+
+def _head(rows: Sequence[Row]) -> list[str]:
+    # Scenarios may differ in their number of tasks; the widest row names all columns.
+    columns = max((list(row.columns) for row in rows), key=len)
+    after = [] if rows[0].after is None else ["after"]
+    return ["method", *after, "seeds", *map(_heading, columns)]
+
+
+def _cells(row: Row) -> list[str]:
+    method = row.method + (" (told K)" if row.told_true_k else "")
+    after = [] if row.after is None else [row.after]
+    return [
+        method,
+        *after,
+        str(len(row.seeds)),
+        *(_cell(column, value) for column, value in row.columns.items()),
+    ]
+
+
+def _text(title: str, rows: Sequence[Row]) -> str:
+    lines = [_head(rows), *map(_cells, rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    aligned = [
+        "  ".join(
+            [line[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(line[1:], widths[1:], strict=True))]
+        )
+        for line in lines
+    ]
+    title += " in percent, mean over seeds (standard error)"
+    return "\n".join([title, aligned[0], "-" * len(aligned[0]), *aligned[1:]])
+
+
+def _markdown(head: list[str], body: list[list[str]]) -> str:
+    rule = ["---", "---", *["---:"] * (len(head) - 2)]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in [head, rule, *body])
+
+
+def _latex(head: list[str], body: list[list[str]]) -> str:
+    escaped = [[cell.replace("_", r"\_").replace("%", r"\%") for cell in cells] for cells in [head, *body]]
+    lines = [" & ".join(cells) + r" \\" for cells in escaped]
+    alignment = "ll" + "r" * (len(head) - 2)
+    return "\n".join(
+        [
+            rf"\begin{{tabular}}{{{alignment}}}",
+            r"\hline",
+            lines[0],
+            r"\hline",
+            *lines[1:],
+            r"\hline",
+            r"\end{tabular}",
+        ]
+    )

@@ -1,0 +1,141 @@
+"""What each command answers, and how it refuses: output, message and exit code."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from dbull.cli import app
+
+TOYS = Path(__file__).parent.parent / "experiments"
+
+
+@pytest.fixture(autouse=True)
+def fresh_place(tmp_path, monkeypatch):
+    """Work in an empty folder, with no data folder and an empty cache."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(TOYS))
+    monkeypatch.delenv("DBULL_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def dbull(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def test_run_then_table_then_figure(tmp_path):
+    out = tmp_path / "r"
+    done = dbull("bench", "split-digits", "kmeans", "--seeds", "0..1", "--out", out)
+    assert done.exit_code == 0, done.stderr
+    assert "split-digits kmeans seed 1: done in" in done.stderr
+    assert done.stdout.splitlines()[0].startswith("split-digits: scores in percent")
+    for seed in (0, 1):
+        folder = out / "split-digits" / "kmeans" / f"seed-{seed}"
+        names = {path.name for path in folder.iterdir() if not path.name.startswith(".")}
+        assert names == {"settings.json", "environment.json", "steps.jsonl", "timings.jsonl", "final.json"}
+    again = dbull("bench", "split-digits", "kmeans", "--seeds", "0..1", "--out", out)
+    assert again.exit_code == 0
+    assert again.stderr.count("left alone") == 2
+    assert again.stdout == done.stdout
+
+    table = dbull("bench", "--table", out, "--json", "--columns", "ari,n_clusters", "--figure", out / "f.png")
+    assert table.exit_code == 0, table.stderr
+    (row,) = json.loads(table.stdout)
+    finals = [
+        json.loads((out / "split-digits" / "kmeans" / f"seed-{seed}" / "final.json").read_text())
+        for seed in (0, 1)
+    ]
+    assert row["columns"]["ari"]["mean"] == pytest.approx(sum(final["scores"]["ari"] for final in finals) / 2)
+    assert row["told_true_k"] is True
+    matrix = dbull("bench", "--table", out, "--matrix", "--score", "ari", "--json")
+    last = json.loads(matrix.stdout)[-1]
+    ends = [final["lifelong"]["ari"]["matrix"][-1][0] for final in finals]
+    assert (last["after"], last["columns"]["task 1"]["mean"]) == ("task 5", pytest.approx(sum(ends) / 2))
+    assert (out / "f.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_quiet_says_nothing_but_the_result(tmp_path):
+    done = dbull("bench", "batch-digits", "kmeans", "--out", tmp_path, "--quiet", "--format", "markdown")
+    assert done.stderr == ""
+    assert done.stdout.startswith("| scenario | method |")
+
+
+def test_config_runs_all_its_methods(tmp_path):
+    config = tmp_path / "x.toml"
+    config.write_text(
+        'scenario = "batch-digits"\nseeds = [3]\n[[methods]]\nname = "kmeans"\n'
+        '[[methods]]\nname = "kmeans"\nlabel = "kmeans-20"\nsettings = { n_clusters = 20 }\n'
+    )
+    done = dbull("bench", "--config", config, "--out", tmp_path / "r", "--json", "-q")
+    assert done.exit_code == 0, done.stderr
+    first, second = json.loads(done.stdout)
+    assert (first["method"], first["seeds"], first["told_true_k"]) == ("kmeans", [3], True)
+    assert (second["method"], second["told_true_k"]) == ("kmeans-20", False)
+    assert second["columns"]["n_clusters"]["mean"] == 20
+
+
+def test_names_are_listed():
+    done = dbull("bench", "--list")
+    assert done.exit_code == 0
+    assert {"split-digits", "split-mnist", "kmeans", "dp-mixture"} <= set(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["bench"], 2, "expected SCENARIO METHOD"),
+        (["bench", "split-digits"], 2, "expected SCENARIO METHOD, got split-digits"),
+        (["bench", "split-digit", "kmeans"], 2, "did you mean 'split-digits'"),
+        (["bench", "split-digits", "kmens"], 2, "did you mean 'kmeans'"),
+        (["bench", "split-digits", "kmeans", "--set", "n_cluster=3"], 2, "did you mean 'n_clusters'"),
+        (["bench", "split-digits", "kmeans", "--set", "n_init=many"], 2, "words need quotes"),
+        (["bench", "split-digits", "kmeans", "--seeds", "4..1"], 2, "runs backwards"),
+        (["bench", "split-digits", "kmeans", "--format", "html"], 2, "unknown format 'html'"),
+        (["bench", "split-digits", "kmeans", "--columns", "arri"], 2, "did you mean 'ari'"),
+        (["bench", "split-digits", "kmeans", "--score", "arri"], 2, "did you mean 'ari'"),
+        (["bench", "split-digits", "kmeans", "--figure", "f.gif"], 2, "f.gif"),
+        (["bench", "split-digits", "kmeans", "--matrix", "--columns", "ari"], 2, "--matrix"),
+        (["bench", "split-digits", "kmeans", "--no-such"], 2, "--no-such"),
+        (["bench", "split-digits", "--method-path", "toy_methods:Nothing"], 2, "no method"),
+        (["bench", "--config", "none.toml"], 2, "none.toml"),
+        (["bench", "--config", "none.toml", "--label", "x"], 2, "--config"),
+        (["bench", "--table"], 2, "at least one folder"),
+        (["bench", "--table", "none"], 2, "none: no such folder"),
+        (["bench", "--table", "none", "--seeds", "1"], 2, "--table reads"),
+        (["bench", "split-mnist", "kmeans"], 3, "dbull data get mnist"),
+        (["bench", "split-digits", "--method-path", "toy_methods:WrongShape"], 1, "WrongShape: predict"),
+        (["data", "get", "mnits"], 2, "did you mean 'mnist'"),
+        (["data", "verify", "mnist"], 3, "mnist"),
+        (["nonsense"], 2, "nonsense"),
+    ],
+)
+def test_exit_code_and_message(arguments, code, words):
+    done = dbull(*arguments)
+    assert done.exit_code == code, done.stderr
+    assert words in done.stderr
+    assert done.stdout == ""
+
+
+def test_other_settings_in_the_same_folder(tmp_path):
+    assert dbull("bench", "batch-digits", "kmeans", "--out", tmp_path).exit_code == 0
+    done = dbull("bench", "batch-digits", "kmeans", "--out", tmp_path, "--set", "n_init=2")
+    assert done.exit_code == 2
+    assert "'n_init': 10" in done.stderr
+    assert "--label" in done.stderr
+
+
+def test_folders_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    done = dbull("bench", "batch-digits", "kmeans", "--out", tmp_path / "file")
+    assert (done.exit_code, "choose another --out" in done.stderr) == (2, True)
+    done = dbull("bench", "batch-digits", "kmeans", "--figure", tmp_path / "file" / "f.png")
+    assert (done.exit_code, "cannot be written" in done.stderr) == (2, True)
+
+
+def test_damaged_results_are_refused(tmp_path):
+    assert dbull("bench", "batch-digits", "kmeans", "--out", tmp_path).exit_code == 0
+    (tmp_path / "batch-digits" / "kmeans" / "seed-0" / "final.json").write_text("{")
+    done = dbull("bench", "--table", tmp_path)
+    assert done.exit_code == 3
+    assert "final.json" in done.stderr

@@ -1,0 +1,178 @@
+"""The command line in a process of its own: start-up time, exit codes as the caller sees them, kills."""
+
+import contextlib
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from dbull.cli import app
+
+TOYS = Path(__file__).parent.parent / "experiments"
+
+
+def environment(**more):
+    kept = {key: value for key, value in os.environ.items() if key not in {"DBULL_DATA", "XDG_CACHE_HOME"}}
+    return {
+        **kept,
+        "PYTHONPATH": str(TOYS),
+        "OMP_NUM_THREADS": "1",
+        "NO_COLOR": "1",
+        "COLUMNS": "200",
+        **more,
+    }
+
+
+def dbull(*arguments, cwd=None, **variables):
+    command = [sys.executable, "-m", "dbull.cli", *map(str, arguments)]
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env=environment(**variables),
+        timeout=120,
+        check=False,
+    )
+
+
+def start(*arguments, **variables):
+    command = [sys.executable, "-m", "dbull.cli", *map(str, arguments)]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(**variables)
+    )
+
+
+def wait_for_lines(path: Path, n_lines: int, process) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and process.poll() is None:
+        if path.exists() and path.read_bytes().count(b"\n") >= n_lines:
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"{path} never had {n_lines} lines; exit code {process.poll()}")
+
+
+def test_help_is_quick_and_imports_nothing_heavy():
+    code = "import sys; sys.argv = ['dbull', '--help']; import dbull.cli\ntry: dbull.cli.main()\nfinally:\n"
+    code += " print([m for m in ('torch', 'sklearn', 'scipy', 'numpy', 'matplotlib') if m in sys.modules])"
+    seconds = []
+    for _ in range(3):
+        began = time.perf_counter()
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=True
+        )
+        seconds.append(time.perf_counter() - began)
+    assert done.stdout.rstrip().endswith("[]")
+    assert "bench" in done.stdout
+    assert min(seconds) < 0.5
+
+
+def test_version():
+    done = dbull("--version")
+    assert done.returncode == 0
+    assert done.stdout.startswith("dbull ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["bench", "split-digits", "kmens"], 2, "did you mean 'kmeans'"),
+        (["bench", "split-digits", "kmeans", "--no-such"], 2, "--no-such"),
+        (["bench", "split-mnist", "kmeans"], 3, "dbull data get mnist"),
+        (["bench", "split-digits", "--method-path", "toy_methods:WrongShape"], 1, "WrongShape: predict"),
+        (["bench", "batch-digits", "kmeans", "--quiet"], 0, ""),
+    ],
+)
+def test_exit_codes_reach_the_caller(arguments, code, words, tmp_path):
+    done = dbull(*arguments, cwd=tmp_path, XDG_CACHE_HOME=str(tmp_path / "cache"))
+    assert done.returncode == code, done.stderr
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    assert (done.stdout == "") == (code != 0)
+
+
+def test_terminal_gets_a_bar_and_the_pipe_only_the_result(tmp_path):
+    command = [sys.executable, "-m", "dbull.cli", "bench", "split-digits", "kmeans", "--out", str(tmp_path)]
+    controller, terminal = pty.openpty()
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=terminal, env=environment(TERM="xterm")
+    ) as process:
+        os.close(terminal)
+        shown = b""
+        with contextlib.suppress(OSError):  # a terminal whose other end is gone
+            while block := os.read(controller, 4096):
+                shown += block
+        stdout = process.stdout.read().decode()
+    os.close(controller)
+    assert process.returncode == 0
+    assert "━" in shown.decode()
+    assert "seed 0: done in" in shown.decode()
+    assert stdout.startswith("split-digits: scores in percent")
+    assert "done in" not in stdout
+
+
+SLOW = ("bench", "split-digits", "--method-path", "toy_methods:Slow", "--out")
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory):
+    """The folder of a run that nothing interrupted."""
+    out = tmp_path_factory.mktemp("straight")
+    done = dbull(*SLOW, out)
+    assert done.returncode == 0, done.stderr
+    return out / "split-digits" / "Slow" / "seed-0"
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGKILL, -9), (signal.SIGINT, 130), (signal.SIGTERM, 143)],
+    ids=lambda v: str(v),
+)
+def test_killed_run_resumes_to_the_same_result(tmp_path, monkeypatch, straight, number, code):
+    folder = tmp_path / "split-digits" / "Slow" / "seed-0"
+    process = start(*SLOW, tmp_path, TOY_SECONDS="0.3")
+    wait_for_lines(folder / "steps.jsonl", 3, process)
+    process.send_signal(number)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == code, stderr
+    assert "Traceback" not in stderr
+    assert not (folder / "final.json").exists()
+    table = CliRunner().invoke(app, ["bench", "--table", str(tmp_path)])
+    assert "not complete, left out" in table.stderr
+
+    monkeypatch.syspath_prepend(str(TOYS))
+    resumed = CliRunner().invoke(app, [*SLOW, str(tmp_path)])
+    assert resumed.exit_code == 0, resumed.output
+    for name in ("settings.json", "steps.jsonl"):
+        assert (folder / name).read_bytes() == (straight / name).read_bytes()
+    finals = [json.loads((each / "final.json").read_text()) for each in (folder, straight)]
+    assert finals[0].pop("cost")["starts"] == 2
+    assert finals[1].pop("cost")["starts"] == 1
+    assert finals[0] == finals[1]
+
+
+def test_second_writer_is_turned_away(tmp_path):
+    folder = tmp_path / "split-digits" / "Slow" / "seed-0"
+    process = start(*SLOW, tmp_path, TOY_SECONDS="0.5")
+    try:
+        wait_for_lines(folder / "steps.jsonl", 1, process)
+        second = dbull(*SLOW, tmp_path)
+        assert second.returncode == 5
+        assert "another run is writing" in second.stderr
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_unexpected_fault_keeps_its_traceback(tmp_path):
+    done = dbull("bench", "split-digits", "--method-path", "toy_methods:Writing", "--out", tmp_path)
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+    assert "read-only" in done.stderr

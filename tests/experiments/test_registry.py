@@ -1,0 +1,63 @@
+"""From a method's name to an object that can learn."""
+
+import pytest
+
+from dbull.errors import SettingsError
+from dbull.experiments.baselines import FirstArrivalPCA
+from dbull.experiments.registry import METHODS, build, resolve
+from dbull.experiments.settings import MethodChoice
+
+
+def test_defaults_seed_and_true_k_are_filled_in():
+    method = resolve(MethodChoice(name="kmeans"), seed=3, true_k=10)
+    assert method.parameters == {"n_clusters": 10, "n_init": 10, "random_state": 3}
+    assert method.told_true_k == 10
+    assert build(method).get_params() == method.parameters
+
+
+def test_registered_parameters_win_over_the_class_and_the_user_over_both():
+    assert resolve(MethodChoice(name="bgmm"), 0, 10).parameters["n_components"] == 30
+    assert resolve(MethodChoice(name="bgmm"), 0, 10).told_true_k is None
+    own = MethodChoice(name="bgmm", parameters={"n_components": 5, "random_state": 99})
+    method = resolve(own, 0, 10)
+    assert (method.parameters["n_components"], method.parameters["random_state"]) == (5, 99)
+
+
+def test_projection_belongs_to_the_method_and_can_be_set():
+    built = build(resolve(MethodChoice(name="bgmm", parameters={"pca_dims": 4}), 0, 10))
+    assert isinstance(built, FirstArrivalPCA)
+    assert built.n_dims == 4
+    assert not hasattr(built, "partial_fit"), "BayesianGaussianMixture cannot go on learning"
+    plain = build(resolve(MethodChoice(name="bgmm", parameters={"pca_dims": 0}), 0, 10))
+    assert type(plain).__name__ == "BayesianGaussianMixture"
+
+
+def test_any_class_by_path():
+    method = resolve(MethodChoice(path="toy_methods:Knowing", parameters={"shift": 2}), 0, 10)
+    assert build(method).shift == 2
+    assert method.told_true_k is None
+
+
+@pytest.mark.parametrize(
+    ("choice", "words"),
+    [
+        (MethodChoice(name="kmean"), "unknown method 'kmean': did you mean 'kmeans'"),
+        (MethodChoice(name="kmeans", parameters={"n_cluster": 3}), "did you mean 'n_clusters'"),
+        (MethodChoice(name="bgmm", parameters={"pca_dim": 3}), "did you mean 'pca_dims'"),
+        (MethodChoice(name="bgmm", parameters={"pca_dims": -1}), "pca_dims"),
+        (MethodChoice(path="toy_methods:Knowin"), "did you mean 'Knowing'"),
+        (MethodChoice(path="toy_methods:Nothing"), "no method: it must have predict"),
+        (MethodChoice(path="no_such_module:Class"), "cannot be imported"),
+        (MethodChoice(path="toy_methods.Knowing", label="x"), "write package.module:Class"),
+    ],
+)
+def test_wrong_names_are_refused_with_the_nearest(choice, words):
+    with pytest.raises(SettingsError, match=words):
+        resolve(choice, 0, 10)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_registered_method_can_be_built(name):
+    learner = build(resolve(MethodChoice(name=name), 0, 10))
+    assert hasattr(learner, "fit")
+    assert hasattr(learner, "predict")

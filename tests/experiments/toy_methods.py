@@ -1,0 +1,124 @@
+"""Methods that are not ours, as a user might bring them: plain classes, reached by path."""
+
+import os
+import time
+
+import numpy as np
+
+
+def place(x):
+    """The right answer on blobs: class c sits at 10 c on the first axis."""
+    return np.rint(x[:, 0] / 10).astype(np.int64)
+
+
+class Knowing:
+    """Answers right from the start, and can learn step by step."""
+
+    def __init__(self, shift: int = 0):
+        self.shift = shift
+
+    def partial_fit(self, X):
+        return self
+
+    def predict(self, X):
+        return place(X) + self.shift
+
+
+class Recording:
+    """Keeps the arguments of every call."""
+
+    calls: list = []  # noqa: RUF012 - shared on purpose, the runner makes the object
+
+    def fit(self, *args, **kwargs):
+        type(self).calls.append(("fit", args, kwargs))
+        return self
+
+    def partial_fit(self, *args, **kwargs):
+        type(self).calls.append(("partial_fit", args, kwargs))
+        return self
+
+    def predict(self, *args, **kwargs):
+        type(self).calls.append(("predict", args, kwargs))
+        return place(args[0])
+
+
+class FitOnly:
+    """Cannot go on learning; counts the rows of its last fit."""
+
+    n_rows: list = []  # noqa: RUF012
+
+    def fit(self, X):
+        type(self).n_rows.append(len(X))
+        return self
+
+    def predict(self, X):
+        return place(X)
+
+
+class Renaming(Knowing):
+    """Adds 100 to every id at each arrival; its lineage can translate one step back."""
+
+    def __init__(self, tells: bool = False):
+        super().__init__()
+        self.tells = tells
+        if tells:
+            self.resolve = lambda ids: np.asarray(ids) + 100
+
+    def partial_fit(self, X):
+        self.shift += 100
+        return self
+
+
+class Told(Knowing):
+    """Is told the true number of classes."""
+
+    told_true_k_as = "k"
+
+    def __init__(self, k: int, random_state: int = 7):
+        super().__init__()
+        self.k = k
+        self.n_clusters_ = k
+
+
+class Warning_(Knowing):
+    def partial_fit(self, X):
+        import warnings
+
+        warnings.warn("did not converge", UserWarning, stacklevel=1)
+        return self
+
+
+class WrongShape(Knowing):
+    def predict(self, X):
+        return place(X)[:, None]
+
+
+class Writing(Knowing):
+    """Writes into its input."""
+
+    def partial_fit(self, X):
+        X *= 0
+        return self
+
+
+class Forgetful(Knowing):
+    """Not repeatable: answers by chance."""
+
+    def predict(self, X):
+        return np.random.default_rng().integers(0, 5, len(X))
+
+
+class Slow(Knowing):
+    """Takes its time over each arrival; TOY_SECONDS says how much."""
+
+    def partial_fit(self, X):
+        time.sleep(float(os.environ.get("TOY_SECONDS", "0")))
+        return self
+
+    def predict(self, X):
+        # Ids with some errors in them, so that scores are no round numbers.
+        return (np.abs(X).sum(axis=1) * 10).astype(np.int64) % 7
+
+
+class Nothing:
+    """No method at all."""
