@@ -49,12 +49,12 @@ class SufficientStats:
     @property
     def n_components(self) -> int:
         """K."""
-        return self.counts.shape[0]
+        return self.counts.shape[-1]
 
     @property
     def n_dims(self) -> int:
         """D."""
-        return self.sum_z.shape[1]
+        return self.sum_z.shape[-1]
 
     def __add__(self, other: SufficientStats) -> SufficientStats:
         return SufficientStats(
