@@ -146,8 +146,6 @@ def fit_fresh(
     """
     size = 1 + max(int(one.max()) for one in labels)
     resp = torch.nn.functional.one_hot(torch.stack(labels), size).to(torch.float64).mT  # (G, K', N)
-    if points.mass is not None:
-        resp = resp * points.mass
     stats = summary_of(resp, points)
     elbo = torch.full((len(labels),), -torch.inf, dtype=torch.float64)
     for step in range(1, n_steps + 1):

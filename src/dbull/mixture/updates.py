@@ -214,18 +214,23 @@ def local_step(posterior: MixturePosterior, points: Points) -> Tensor:
 
 def summarize(log_resp: Tensor, points: Points) -> SufficientStats:
     """Return the statistics for given log responsibilities (N, K)."""
-    resp = log_resp.exp().T.contiguous()
-    return summary_of(resp if points.mass is None else resp * points.mass, points)
+    return summary_of(log_resp.exp().T.contiguous(), points)
 
 
 def summary_of(resp: Tensor, points: Points) -> SufficientStats:
-    """Return the statistics for given responsibilities (K, N), or of G mixtures at once for (G, K, N)."""
+    """Return the statistics for given responsibilities (K, N), or of G mixtures at once for (G, K, N).
+
+    For points with a mass the entropy is that within the mass, as in `local_summary`.
+    """
+    entropy = torch.special.entr(resp)
+    if points.mass is not None:
+        resp, entropy = resp * points.mass, entropy * points.mass
     moments = resp.new_zeros(*resp.shape[:-1], n_features(points.n_dims))
     start = 0
     for phi, _ in _chunks(points, resp[..., 0].numel()):
         moments += resp[..., start : start + phi.shape[1]] @ phi.T
         start += phi.shape[1]
-    return _record(moments, torch.special.entr(resp).sum(-1), points.n_dims)
+    return _record(moments, entropy.sum(-1), points.n_dims)
 
 
 def log_predictive(posterior: MixturePosterior, points: Points) -> Tensor:
