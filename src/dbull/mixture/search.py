@@ -183,15 +183,16 @@ class Search:
             if component_id not in memory.ids:
                 continue
             target = memory.ids.index(component_id)
-            # A target without a past makes room for one of its children.
-            room = s.max_components - memory.n_components + int(not memory.established[target])
+            # A target without a past makes room for one child, but then one child alone is no change.
+            newborn = int(not memory.established[target])
+            room = s.max_components - memory.n_components + newborn
             rows = float(memory.stream.counts[target])
-            if room < 2 or rows < s.min_birth_rows or self.tried("birth", (component_id,), rows):
+            if room < 1 + newborn or rows < s.min_birth_rows or self.tried("birth", (component_id,), rows):
                 continue
             made = propose_birth(
                 self.state,
                 target,
-                tuple(dict.fromkeys(min(size, room) for size in s.fresh_sizes)),
+                tuple(dict.fromkeys(min(size, room) for size in s.fresh_sizes if room > 1)),
                 s.fresh_rows,
                 s.fresh_steps,
                 s.refine_steps,
