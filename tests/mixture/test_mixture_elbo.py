@@ -11,9 +11,17 @@ from scipy import stats as scipy_stats
 from scipy.special import gammaln, logsumexp
 from ten_points import make_case
 
-from dbull.mixture.elbo import elbo_after_global_step, elbo_terms
+from dbull.mixture import elbo as elbo_module
+from dbull.mixture.elbo import elbo_terms
 from dbull.mixture.posterior import global_step, log_evidence, merge_gaps
+from dbull.mixture.stats import SufficientStats
 from dbull.mixture.updates import local_step, local_summary, summarize
+
+
+def elbo_after_global_step(prior, stats):
+    """The closed form as a plain number."""
+    return float(elbo_module.elbo_after_global_step(prior, stats))
+
 
 CASES = [
     pytest.param(seed, D, K, with_variance, id=f"seed{seed}-D{D}-K{K}{'-var' if with_variance else ''}")
@@ -202,3 +210,18 @@ def test_bound_and_the_evidence_of_the_infinite_mixture():
         for _ in range(20):
             stats = local_summary(global_step(prior, stats), case.points)
         assert elbo_after_global_step(prior, stats) < evidence
+
+
+def test_several_mixtures_side_by_side():
+    """A leading dimension over mixtures gives each its own bound."""
+    cases = [make_case(seed) for seed in range(3)]
+    prior = cases[0].prior
+    stack = [c.stats for c in cases]
+    together = SufficientStats(
+        torch.stack([s.counts for s in stack]),
+        torch.stack([s.sum_z for s in stack]),
+        torch.stack([s.sum_zz for s in stack]),
+        torch.stack([s.entropy for s in stack]),
+    )
+    got = elbo_module.elbo_after_global_step(prior, together)
+    assert got.tolist() == pytest.approx([elbo_after_global_step(prior, s) for s in stack], rel=1e-12)

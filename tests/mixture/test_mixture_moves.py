@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from dbull.mixture import birth, merge, moves
-from dbull.mixture.birth import best_fresh, propose_birth, seed_labels
+from dbull.mixture.birth import _sorted, best_fresh, fit_fresh, propose_birth, seed_labels
 from dbull.mixture.memory import StatsMemory
 from dbull.mixture.merge import merge_candidates, propose_dissolution, propose_merge
 from dbull.mixture.moves import Evidence, Proposal, accept, refine, settle
@@ -307,7 +307,43 @@ def test_no_birth_from_one_gaussian():
     evidence = Evidence(adapted_prior(one))
     factor = evidence.posterior(one).factor[0]
     fresh = best_fresh(evidence, points, factor, (2, 3, 5, 10), 40, torch.Generator().manual_seed(0))
-    assert fresh is None
+    assert fresh.n_components == 1
+    assert float(fresh.counts[0]) == pytest.approx(300.0)
+
+
+@pytest.mark.parametrize("with_mass", [False, True])
+def test_fresh_mixtures_side_by_side_are_each_alone(with_mass):
+    """Fitting several mixtures at once gives each the statistics it gets by plain steps on its own."""
+    world = World(0, n_rows=80)
+    points = world.points
+    if with_mass:
+        points = replace(points, mass=torch.linspace(0.2, 1.0, 80, dtype=torch.float64))
+    generator = torch.Generator().manual_seed(0)
+    labels = [seed_labels(points.zt.T, size, generator) for size in (2, 3, 5)]
+    together = fit_fresh(world.evidence, points, labels, 4, -torch.inf)
+    for own, got in zip(labels, together, strict=True):
+        stats = summarize(hard(own, int(own.max()) + 1), points)
+        for _ in range(4):
+            stats = local_summary(world.evidence.posterior(_sorted(stats)), points)
+        expected = _sorted(stats)
+        for name in ("counts", "sum_z", "sum_zz", "entropy"):
+            torch.testing.assert_close(getattr(got, name), getattr(expected, name), rtol=1e-8, atol=1e-8)
+    assert [got.n_components for got in together] == [2, 3, 5]
+
+
+def test_a_shared_row_counts_only_by_its_share():
+    """Rows that belong half to another component speak with half their weight, for one or for two alike."""
+    rng = np.random.default_rng(30)
+    z, _ = gaussian_clusters(rng, (60, 60), 2, distance=4.0)
+    doubled = Points.from_rows(torch.tensor(np.repeat(z, 2, 0)))
+    points_with_mass = replace(doubled, mass=torch.full((240,), 0.5, dtype=torch.float64))
+    evidence = Evidence(paper_prior(2))
+    factor = torch.eye(2, dtype=torch.float64)
+    plain = best_fresh(
+        evidence, Points.from_rows(torch.tensor(z)), factor, (), 30, torch.Generator().manual_seed(0)
+    )
+    halves = best_fresh(evidence, points_with_mass, factor, (), 30, torch.Generator().manual_seed(0))
+    assert evidence.elbo(halves) == pytest.approx(evidence.elbo(plain), rel=1e-10)
 
 
 def test_seed_labels_of_separated_blobs_and_of_duplicates():

@@ -183,6 +183,20 @@ def test_mass_counts_each_point_by_its_share():
     assert_same(local_summary(posterior, ones), local_summary(posterior, case.points))
 
 
+def test_several_mixtures_at_once_are_each_alone():
+    case = make_case(12)
+    posteriors = [global_step(c.prior, c.stats) for c in (make_case(13), make_case(14))]
+    theta = torch.stack([updates.natural_parameters(q) for q in posteriors])
+    together = updates.summary_under(theta, case.points)
+    resp = torch.stack([local_step(q, case.points).exp().T for q in posteriors])
+    given = updates.summary_of(resp, case.points)
+    for g, q in enumerate(posteriors):
+        for name in FIELDS:
+            alone = getattr(local_summary(q, case.points), name)
+            torch.testing.assert_close(getattr(together, name)[g], alone, rtol=1e-10, atol=1e-10)
+            torch.testing.assert_close(getattr(given, name)[g], alone, rtol=1e-10, atol=1e-10)
+
+
 @pytest.mark.parametrize("with_extras", [False, True])
 def test_chunks_change_nothing(monkeypatch, with_extras):
     case, other = make_case(14, 150, 3, 3, with_variance=with_extras), make_case(15, 150, 3, 4)
