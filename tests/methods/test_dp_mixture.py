@@ -204,7 +204,7 @@ def test_units_change_nothing(fitted, data, factor, shift):
 
 def test_skewed_data_in_other_units():
     """Also where the structure is not clear-cut: powers of two change no bit of the standardised rows."""
-    X, _ = skewed_clusters(np.random.default_rng(5), (150, 100), 2)
+    X, _ = skewed_clusters(np.random.default_rng(5), (70, 50), 2)
     a = DPMixture(random_state=0).fit(X)
     b = DPMixture(random_state=0).fit(X * 2.0**40)
     np.testing.assert_array_equal(a.labels_, b.labels_)
@@ -235,16 +235,16 @@ def assert_identical(a, b):
 
 
 def test_same_seed_same_bits():
-    X, _ = skewed_clusters(np.random.default_rng(7), (80, 60), 2)
+    X, _ = skewed_clusters(np.random.default_rng(7), (40, 40), 2)
     once = DPMixture(random_state=3).fit(X)
     assert_identical(once, DPMixture(random_state=3).fit(X))
     assert_identical(once, DPMixture(random_state=np.int64(3)).fit(X))
-    stream = [DPMixture(random_state=1).partial_fit(X[:70]).partial_fit(X[70:]) for _ in range(2)]
+    stream = [DPMixture(random_state=1).partial_fit(X[:40]).partial_fit(X[40:]) for _ in range(2)]
     assert_identical(*stream)
 
 
 def test_fit_forgets():
-    X, _ = gaussian_clusters(np.random.default_rng(8), (60, 60), 2)
+    X, _ = gaussian_clusters(np.random.default_rng(8), (30, 30), 2)
     used = DPMixture(random_state=0).fit(X + 100).partial_fit(X * 3)
     assert_identical(used.fit(X), DPMixture(random_state=0).fit(X))
     assert used.n_data_sets_ == 1
@@ -349,7 +349,7 @@ def test_ids_are_never_reused():
     estimator = DPMixture(random_state=0)
     known = {}
     for day in range(4):
-        X, _ = skewed_clusters(np.random.default_rng(100 + day), (60, 60), 2)
+        X, _ = skewed_clusters(np.random.default_rng(100 + day), (50, 50), 2)
         estimator.partial_fit(X + rng.normal(size=2) * 15)
         before = dict(known)
         known = dict(zip(estimator.cluster_ids_.tolist(), estimator.counts_.tolist(), strict=True))
@@ -370,7 +370,7 @@ class Interrupted(Exception):
     """Stands for Ctrl-C or a crash."""
 
 
-@pytest.mark.parametrize("after", [0, 2, 6])
+@pytest.mark.parametrize("after", [0, 6])
 def test_an_interrupted_data_set_does_no_harm(monkeypatch, data, after):
     X, _ = data
     new = np.random.default_rng(11).normal(30, 1, (100, 2))

@@ -24,6 +24,12 @@ def X():
     return gaussian_clusters(np.random.default_rng(0), (70, 50), 2)[0]
 
 
+@pytest.fixture(scope="module")
+def plain(X):
+    """The clusters of X as it is."""
+    return DPMixture(random_state=0).fit(X)
+
+
 def assert_sound(estimator, X):
     """All finite, weights and probabilities normalised, covariances positive definite, rows counted."""
     K = estimator.n_clusters_
@@ -128,10 +134,9 @@ def test_one_column(X):
     assert_sound(estimator, np.concatenate([X[:, :1], X[:, :1] + 40]))
 
 
-@pytest.mark.parametrize("constant", [0.0, 0.1, 7.0, 1e12, -1e-12])
-def test_a_constant_column_changes_nothing(X, constant):
+@pytest.mark.parametrize("constant", [0.0, 0.1, 1e12])
+def test_a_constant_column_changes_nothing(X, plain, constant):
     """It carries no information: the clusters are those found without it."""
-    plain = DPMixture(random_state=0).fit(X)
     rows = np.column_stack([X, np.full(len(X), constant)])
     estimator = DPMixture(random_state=0).fit(rows)
     np.testing.assert_array_equal(estimator.labels_, plain.labels_)
@@ -162,9 +167,8 @@ def test_duplicated_rows():
     assert_sound(estimator, rows)
 
 
-def test_every_row_twice(X):
+def test_every_row_twice(X, plain):
     """Rows seen twice speak twice, so there may be more clusters, but none that cuts across the true ones."""
-    plain = DPMixture(random_state=0).fit(X)
     rows = np.repeat(X, 2, 0)
     estimator = DPMixture(random_state=0).fit(rows)
     assert_sound(estimator, rows)
@@ -172,11 +176,11 @@ def test_every_row_twice(X):
     assert len(set(zip(estimator.labels_[::2], plain.labels_, strict=True))) == estimator.n_clusters_
 
 
-def test_columns_that_depend_on_each_other(X):
+def test_columns_that_depend_on_each_other(X, plain):
     """A copy and a sum of columns: singular covariance but for the prior, and the same clusters."""
     rows = np.column_stack([X, X[:, 0], X @ [1.0, 2.0]])
     estimator = DPMixture(random_state=0).fit(rows)
-    np.testing.assert_array_equal(estimator.labels_, DPMixture(random_state=0).fit(X).labels_)
+    np.testing.assert_array_equal(estimator.labels_, plain.labels_)
     assert_sound(estimator, rows)
 
 
@@ -188,11 +192,11 @@ def test_more_dimensions_than_rows(n_rows):
     assert_sound(estimator, rows)
 
 
-@pytest.mark.parametrize("scale", [1e-150, 1e-12, 1e12, 1e150])
-def test_extreme_scales(X, scale):
+@pytest.mark.parametrize("scale", [1e-150, 1e150])
+def test_extreme_scales(X, plain, scale):
     """As far as squares stay in float64 the clusters are the same."""
     estimator = DPMixture(random_state=0).fit(X * scale)
-    np.testing.assert_array_equal(estimator.labels_, DPMixture(random_state=0).fit(X).labels_)
+    np.testing.assert_array_equal(estimator.labels_, plain.labels_)
     assert_sound(estimator, X * scale)
 
 
