@@ -156,7 +156,7 @@ def fit_fresh(
         stats = summary_under(theta, points)
         if float((before - stats.counts).abs().max()) < STILL * len(points):
             break
-        if step % CHECK_EVERY == 0:
+        if step % CHECK_EVERY == 0 and step < n_steps:
             now = elbo_after_global_step(evidence.prior, _largest_first(stats).scaled(evidence.weight))
             promising = now + (now - elbo) * ((n_steps - step) / CHECK_EVERY) > to_beat
             if not bool(promising.any()):
