@@ -331,6 +331,19 @@ def test_fresh_mixtures_side_by_side_are_each_alone(with_mass):
     assert [got.n_components for got in together] == [2, 3, 5]
 
 
+def test_hopeless_fresh_mixtures_are_given_up_and_good_ones_never():
+    """Two clear clusters: a bound that is easily reached keeps the mixture, one out of reach ends it."""
+    rng = np.random.default_rng(31)
+    z, _ = gaussian_clusters(rng, (50, 50), 2, distance=5.0)
+    points = Points.from_rows(torch.tensor(z))
+    evidence = Evidence(paper_prior(2))
+    labels = [torch.arange(100) % 2, torch.arange(100) % 3]  # poor starts, so that the steps matter
+    one = evidence.elbo(summarize(torch.zeros(100, 1, dtype=torch.float64), points))
+    for n_steps in (5, 10, 30):  # also when the last step is one at which the bound is looked at
+        assert len(fit_fresh(evidence, points, labels, n_steps, one - 100)) == 2
+    assert fit_fresh(evidence, points, labels, 30, 1e6) == []
+
+
 def test_a_shared_row_counts_only_by_its_share():
     """Rows that belong half to another component speak with half their weight, for one or for two alike."""
     rng = np.random.default_rng(30)
