@@ -390,7 +390,7 @@ def test_evidence_weight():
     assert evidence_weight(1000.0, 500) == 1.0
     assert evidence_weight(1000.0, 4000) == 0.25
     assert default_evidence(1) == 1000.0
-    assert default_evidence(10) == 25 * 66
+    assert default_evidence(10) == 20 * 66
 
 
 def test_capped_evidence_holds_the_number_of_components_down():

@@ -213,6 +213,7 @@ def test_chunks_change_nothing(monkeypatch, with_extras):
             summarize(local_step(posterior, fresh), fresh),
             log_joint(posterior, fresh),
             updates.log_predictive(posterior, fresh),
+            updates.most_probable(posterior, fresh),
             torch.cat(rows),
             torch.cat(values),
         )
@@ -232,6 +233,14 @@ def test_chunks_change_nothing(monkeypatch, with_extras):
     assert_same(whole[1], pieces[1])
     for a, b in zip(whole[2:], pieces[2:], strict=True):
         torch.testing.assert_close(a, b, rtol=1e-11, atol=1e-11)
+
+
+def test_most_probable_is_the_largest_responsibility():
+    case, other = make_case(16, 30), make_case(17, 30)
+    posterior = global_step(other.prior, other.stats)
+    got = updates.most_probable(posterior, case.points)
+    assert torch.equal(got, local_step(posterior, case.points).argmax(1))
+    assert len(set(got.tolist())) > 1
 
 
 def test_memberships_by_loops():

@@ -20,7 +20,7 @@ from ..mixture.memory import StatsMemory
 from ..mixture.posterior import MixturePosterior, mean_weights
 from ..mixture.prior import MixturePrior, paper_prior
 from ..mixture.search import FitProgress, SearchSettings
-from ..mixture.updates import Points, local_step, log_predictive
+from ..mixture.updates import Points, local_step, log_predictive, most_probable
 from ..probability.normal_wishart import expected_covariance
 from .base import check_number, check_rows
 
@@ -41,13 +41,14 @@ class _Coordinates:
     def inner(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return (rows - shift) / scale; infinite where that is beyond float64."""
         with np.errstate(over="ignore"):
-            moved: NDArray[np.float64] = (rows - self.shift) / self.scale
-        return np.ascontiguousarray(moved)
+            inner: NDArray[np.float64] = rows - self.shift
+            inner /= self.scale
+        return inner
 
     def learnable(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the inner rows, or say which one is too far out to learn from."""
         inner = self.inner(rows)
-        if float(np.abs(inner).max()) > self.limit:
+        if max(float(inner.max()), -float(inner.min())) > self.limit:
             row, column = (int(i) for i in np.argwhere(np.abs(inner) > self.limit)[0])
             raise DataError(
                 f"row {row} has {rows[row, column]:.3g} in column {column}, more than {self.limit:.0e} times "
@@ -74,7 +75,7 @@ class DPMixture(ClusterMixin, DensityMixin, BaseEstimator):
         mean 0, mean precision 0.2, D + 2 degrees of freedom, identity scale, on the data as they are.
     max_evidence : "auto", float or None, default="auto"
         How many observations may speak when the number of clusters is decided. Real clusters are not
-        Gaussian: with all the evidence of a large data set, splitting always pays. "auto" is 25 per parameter
+        Gaussian: with all the evidence of a large data set, splitting always pays. "auto" is 20 per parameter
         of a component and at least 1,000. None uses every observation, which fits the density best and
         splits clusters that are not Gaussian.
     fresh_sizes : tuple of int, default=(2, 3, 5, 10)
@@ -167,14 +168,14 @@ class DPMixture(ClusterMixin, DensityMixin, BaseEstimator):
         """Return the id of the most probable cluster of each row."""
         check_is_fitted(self)
         points = self._points(check_rows(self, X, reset=False))
-        best: NDArray[np.int64] = self.cluster_ids_[self._log_resp(points).argmax(1)]
-        return best
+        return self._nearest_ids(points)
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the probability of each cluster for each row; columns as in `cluster_ids_`."""
         check_is_fitted(self)
-        proba: NDArray[np.float64] = np.exp(self._log_resp(self._points(check_rows(self, X, reset=False))))
-        return proba
+        points = self._points(check_rows(self, X, reset=False))
+        proba: NDArray[np.float64] = local_step(self._posterior, points).exp_().numpy()
+        return proba[:, self._order]
 
     def score_samples(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the log predictive density of each row, parameters integrated out."""
@@ -256,8 +257,9 @@ class DPMixture(ClusterMixin, DensityMixin, BaseEstimator):
 
     def _points(self, rows: NDArray[np.float64]) -> Points:
         """Return rows in the coordinates in which statistics are kept; what is too far out stays in reach."""
-        limit = self._coords.limit
-        return Points.from_rows(torch.from_numpy(np.clip(self._coords.inner(rows), -limit, limit)))
+        inner = self._coords.inner(rows)
+        np.clip(inner, -self._coords.limit, self._coords.limit, out=inner)
+        return Points.from_rows(torch.from_numpy(inner))
 
     def _learn(self, rows: NDArray[np.float64], first: bool) -> DPMixture:
         """Learn one data set and fold it into the memory; nothing of self changes before that is done."""
@@ -287,7 +289,7 @@ class DPMixture(ClusterMixin, DensityMixin, BaseEstimator):
         self.n_rows_seen_ = n_rows_seen + len(rows)
         self.n_data_sets_ = n_data_sets + 1
         self._publish(fitted)
-        self.labels_ = self.cluster_ids_[self._log_resp(points).argmax(1)]
+        self.labels_ = self._nearest_ids(points)
         return self
 
     def _publish(self, fitted: Fitted) -> None:
@@ -306,7 +308,8 @@ class DPMixture(ClusterMixin, DensityMixin, BaseEstimator):
         outer = self._coords.scale[:, None] * self._coords.scale
         self.covariances_ = expected_covariance(components).numpy()[order] * outer
 
-    def _log_resp(self, points: Points) -> NDArray[np.float64]:
-        """Return log responsibilities (N, K)."""
-        log_resp: NDArray[np.float64] = local_step(self._posterior, points).numpy()
-        return log_resp[:, self._order]
+    def _nearest_ids(self, points: Points) -> NDArray[np.int64]:
+        """Return the id of the most probable cluster of each point, (N,)."""
+        ids = np.array(self.memory_.ids, dtype=np.int64)
+        nearest: NDArray[np.int64] = ids[most_probable(self._posterior, points).numpy()]
+        return nearest

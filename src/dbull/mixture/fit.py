@@ -16,7 +16,7 @@ from .updates import Points, n_features
 
 __all__ = ["FitSettings", "Fitted", "default_evidence", "fit_data_set"]
 
-OBSERVATIONS_PER_PARAMETER = 25
+OBSERVATIONS_PER_PARAMETER = 20
 MIN_EVIDENCE = 1000.0
 
 

@@ -26,7 +26,16 @@ from ..probability import stick_breaking as sb
 from .posterior import MixturePosterior, mean_weights
 from .stats import SufficientStats
 
-__all__ = ["Points", "local_step", "local_summary", "log_joint", "log_predictive", "memberships", "summarize"]
+__all__ = [
+    "Points",
+    "local_step",
+    "local_summary",
+    "log_joint",
+    "log_predictive",
+    "memberships",
+    "most_probable",
+    "summarize",
+]
 
 CHUNK_NUMBERS = 1 << 19  # numbers in one chunk of Phi and of log rho together
 MIN_CHUNK_ROWS = 32
@@ -205,6 +214,12 @@ def log_joint(posterior: MixturePosterior, points: Points) -> Tensor:
     theta = natural_parameters(posterior)
     blocks = [theta @ phi for phi, _ in _chunks(points, posterior.n_components)]
     return torch.cat(blocks, dim=1).T if blocks else theta.new_zeros(0, theta.shape[0])
+
+
+def most_probable(posterior: MixturePosterior, points: Points) -> Tensor:
+    """Return the index of the most probable component of each point, (N,), without keeping (N, K)."""
+    theta = natural_parameters(posterior)
+    return torch.cat([(theta @ phi).argmax(0) for phi, _ in _chunks(points, posterior.n_components)])
 
 
 def local_step(posterior: MixturePosterior, points: Points) -> Tensor:
