@@ -122,6 +122,7 @@ def test_bound_of_a_birth_is_exact(monkeypatch, last_local_posterior, n_old, tar
         proposal, active = propose((smallest + second) / 2)
         assert proposal.memory.n_components == n_all - 1
     rows = world.active_rows(active)
+    assert sorted(rows) == np.flatnonzero(world.r[:, target] > 0.01).tolist()
     assert 0 < len(rows) < len(world.z)
     n_new = proposal.memory.n_components - K
     assert n_new >= 1
@@ -132,6 +133,30 @@ def test_bound_of_a_birth_is_exact(monkeypatch, last_local_posterior, n_old, tar
     assert float(proposal.memory.total.counts.sum()) == pytest.approx(len(world.z) + len(world.past_z))
     assert proposal.memory.ids[:K] == world.memory.ids
     assert world.memory.n_components == K  # the present is untouched
+
+
+@pytest.mark.parametrize("max_rows", [1000, 10])
+def test_a_birth_collects_the_rows_of_its_target_by_share(monkeypatch, max_rows):
+    """Rows with more than a tenth, each by the share the target has; in all they speak for the target."""
+    world = World(0, 0.4, n_rows=90)
+    seen = {}
+
+    def look(evidence, points, factor, sizes, n_steps, generator):
+        seen.update(evidence=evidence, points=points)
+        return summarize(torch.zeros(len(points), 1, dtype=torch.float64), points)
+
+    monkeypatch.setattr(birth, "best_fresh", look)
+    assert (
+        propose_birth(world.state, 1, (2,), max_rows, 20, REFINE, 0.0, torch.Generator().manual_seed(0))
+        is None
+    )
+    rows = world.active_rows(seen["points"])
+    mine = np.flatnonzero(world.r[:, 1] > 0.1).tolist()
+    assert set(rows) <= set(mine)
+    assert len(rows) == min(max_rows, len(mine))
+    np.testing.assert_allclose(seen["points"].mass.numpy(), world.r[rows, 1], rtol=1e-12)
+    spoken = seen["evidence"].weight * float(seen["points"].mass.sum())
+    assert spoken == pytest.approx(0.4 * world.r[:, 1].sum())
 
 
 @pytest.mark.parametrize("weight", [1.0, 0.4])
