@@ -29,7 +29,13 @@ def check_rows(
     elif type(X).__name__ == "LazyFrame":
         X = X.collect()  # type: ignore[union-attr]
     rows: NDArray[np.float64] = validate_data(
-        estimator, X, reset=reset, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=min_rows
+        estimator,
+        X,
+        reset=reset,
+        dtype=np.float64,
+        order="C",  # sums in one order, so that the container changes no bit of the result
+        ensure_all_finite=False,
+        ensure_min_samples=min_rows,
     )
     # A sum is finite exactly when all its terms are, unless it overflows; only then look at each number.
     with np.errstate(over="ignore", invalid="ignore"):

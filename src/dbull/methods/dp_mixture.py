@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+import numbers
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,7 +27,36 @@ from .base import check_number, check_rows
 
 __all__ = ["DPMixture"]
 
-FAR = 1e6  # in standard deviations; rows farther out are treated as this far, so that nothing overflows
+FAR = 1e6  # in standard deviations of the first data set: how far out rows are told apart
+LARGEST = 1e100  # the same for data taken as they are; squares stay in the range of float64
+
+
+@dataclass(frozen=True)
+class _Coordinates:
+    """The affine map from the user's columns to those in which statistics are kept."""
+
+    shift: NDArray[np.float64]  # (D,)
+    scale: NDArray[np.float64]  # (D,)
+    limit: float
+
+    def inner(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return (rows - shift) / scale; infinite where that is beyond float64."""
+        with np.errstate(over="ignore"):
+            inner: NDArray[np.float64] = rows - self.shift
+            inner /= self.scale
+        return inner
+
+    def learnable(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the inner rows, or say which one is too far out to learn from."""
+        inner = self.inner(rows)
+        if max(float(inner.max()), -float(inner.min())) > self.limit:
+            row, column = (int(i) for i in np.argwhere(np.abs(inner) > self.limit)[0])
+            raise DataError(
+                f"row {row} has {rows[row, column]:.3g} in column {column}, more than {self.limit:.0e} times "
+                f"the spread ({self.scale[column]:.3g}) from the centre ({self.shift[column]:.3g}) of the "
+                "first data set. Remove the row, or start with data in which the column varies more."
+            )
+        return inner
 
 
 class DPMixture(ClusterMixin, DensityMixin, BaseEstimator):
@@ -71,7 +102,7 @@ class DPMixture(ClusterMixin, DensityMixin, BaseEstimator):
     elbo_ : float
         Evidence lower bound of everything learned so far.
     history_ : list of FitProgress
-        What happened while the last data set was learned.
+        What happened while the last data set was learned; bounds are those of the standardised columns.
     n_features_in_ : int
         Number of columns.
     n_rows_seen_, n_data_sets_ : int
@@ -93,6 +124,13 @@ class DPMixture(ClusterMixin, DensityMixin, BaseEstimator):
     [0, 1, 2]
     """
 
+    memory_: StatsMemory
+    cluster_ids_: NDArray[np.int64]
+    n_rows_seen_: int
+    n_data_sets_: int
+    _coords: _Coordinates
+    _seed: int
+
     def __init__(
         self,
         *,
@@ -112,9 +150,7 @@ class DPMixture(ClusterMixin, DensityMixin, BaseEstimator):
 
     def fit(self, X: ArrayLike, y: object = None) -> DPMixture:
         """Forget everything, then learn the data set X. `y` is ignored."""
-        rows = check_rows(self, X, reset=True, min_rows=2)
-        self._start(rows)
-        return self._learn(rows)
+        return self._learn(check_rows(self, X, reset=True, min_rows=2), first=True)
 
     def partial_fit(self, X: ArrayLike, y: object = None) -> DPMixture:
         """Learn the next data set of a stream, in several passes over it. `y` is ignored.
@@ -122,10 +158,7 @@ class DPMixture(ClusterMixin, DensityMixin, BaseEstimator):
         What earlier data sets taught is kept as sufficient statistics; their rows are not needed again.
         """
         first = not hasattr(self, "memory_")
-        rows = check_rows(self, X, reset=first, min_rows=2 if first else 1)
-        if first:
-            self._start(rows)
-        return self._learn(rows)
+        return self._learn(check_rows(self, X, reset=first, min_rows=2 if first else 1), first)
 
     def fit_predict(self, X: ArrayLike, y: object = None, **kwargs: Any) -> NDArray[np.int64]:
         """Learn X and return the cluster id of each row."""
@@ -150,7 +183,7 @@ class DPMixture(ClusterMixin, DensityMixin, BaseEstimator):
         check_is_fitted(self)
         points = self._points(check_rows(self, X, reset=False))
         log_density: NDArray[np.float64] = log_predictive(self._posterior, points).numpy()
-        log_density -= np.log(self._scale).sum()
+        log_density -= np.log(self._coords.scale).sum()
         return log_density
 
     def score(self, X: ArrayLike, y: object = None) -> float:
@@ -168,37 +201,50 @@ class DPMixture(ClusterMixin, DensityMixin, BaseEstimator):
         roots = np.linalg.cholesky(expected_covariance(components).numpy())[self._order]
         centres = components.mean.numpy()[self._order]
         inner = centres[which] + np.einsum("nij,nj->ni", roots[which], noise)
-        return inner * self._scale + self._shift, self.cluster_ids_[which]
+        return inner * self._coords.scale + self._coords.shift, self.cluster_ids_[which]
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Return whether a data set has been learned to the end."""
+        return hasattr(self, "memory_")
 
     # What follows turns arrays into points and the engine's state into fitted attributes.
 
-    def _start(self, rows: NDArray[np.float64]) -> None:
-        """Fix the coordinates in which statistics are kept, and empty the memory."""
-        if self.prior not in ("data", "paper"):
-            raise ValueError(f"prior must be 'data' or 'paper', got {self.prior!r}.")
+    def _coordinates(self, rows: NDArray[np.float64]) -> _Coordinates:
+        """Return the coordinates in which statistics are kept, from the first data set."""
         n_columns = rows.shape[1]
-        self._shift, self._scale = np.zeros(n_columns), np.ones(n_columns)
-        if self.prior == "data":
-            with np.errstate(over="ignore", invalid="ignore"):
-                self._shift, spread = rows.mean(0), rows.std(0)
-            if not np.isfinite(spread).all():
-                column = int(np.flatnonzero(~np.isfinite(spread))[0])
-                raise DataError(
-                    f"the values of column {column} are too large to square in float64; scale them down."
-                )
-            # A column is constant when its spread is no more than rounding of its values.
-            constant = spread <= 8 * np.finfo(float).eps * np.abs(rows).max(0)
-            self._scale = np.where(constant, 1.0, spread)
-        self.memory_ = StatsMemory.empty(n_columns)
-        self.n_rows_seen_ = 0
-        self.n_data_sets_ = 0
-        seed = self.random_state
-        self._seed = seed if isinstance(seed, int) else check_random_state(seed).randint(2**31 - 1)
+        if self.prior == "paper":
+            return _Coordinates(np.zeros(n_columns), np.ones(n_columns), LARGEST)
+        peak = np.abs(rows).max(0)
+        unit = np.where(peak > 0, peak, 1.0)  # so that no sum of squares leaves the range of float64
+        shift, spread = (rows / unit).mean(0) * unit, (rows / unit).std(0) * unit
+        # A column is constant when its spread is no more than rounding of its values.
+        constant = spread <= 8 * np.finfo(float).eps * peak
+        with np.errstate(over="ignore", under="ignore"):
+            bad = ~constant & ~((spread**2 >= np.finfo(float).tiny) & (peak**2 < np.inf))
+        if bad.any():
+            column = int(np.flatnonzero(bad)[0])
+            what = "large" if peak[column] > 1 else "small"
+            raise DataError(
+                f"the values of column {column} are too {what} to square in float64 (largest "
+                f"{peak[column]:.3g}, spread {spread[column]:.3g}); rescale them."
+            )
+        return _Coordinates(shift, np.where(constant, 1.0, spread), FAR)
+
+    def _new_seed(self) -> int:
+        """Return the seed of a new life."""
+        if isinstance(self.random_state, numbers.Integral):
+            check_number("random_state", self.random_state, at_least=0, whole=True)
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _settings(self, n_columns: int) -> FitSettings:
         """Check the parameters and turn them into settings of the engine."""
+        if self.prior not in ("data", "paper"):
+            raise ValueError(f"prior must be 'data' or 'paper', got {self.prior!r}.")
         check_number("concentration", self.concentration, above=0)
         check_number("max_clusters", self.max_clusters, at_least=1, whole=True)
+        if not isinstance(self.fresh_sizes, Iterable) or isinstance(self.fresh_sizes, str):
+            raise ValueError(f"fresh_sizes must be a tuple of whole numbers; got {self.fresh_sizes!r}.")
         for size in self.fresh_sizes:
             check_number("each of fresh_sizes", size, at_least=2, whole=True)
         max_evidence: float | None = None
@@ -214,22 +260,24 @@ class DPMixture(ClusterMixin, DensityMixin, BaseEstimator):
         return FitSettings(fixed, float(self.concentration), max_evidence, search=search)
 
     def _points(self, rows: NDArray[np.float64]) -> Points:
-        """Return rows in the coordinates in which statistics are kept."""
-        if self.prior == "paper":
-            return Points.from_rows(torch.from_numpy(rows))
-        inner = rows - self._shift
-        inner /= self._scale
-        np.clip(inner, -FAR, FAR, out=inner)
+        """Return rows in the coordinates in which statistics are kept; what is too far out stays in reach."""
+        inner = self._coords.inner(rows)
+        np.clip(inner, -self._coords.limit, self._coords.limit, out=inner)
         return Points.from_rows(torch.from_numpy(inner))
 
-    def _learn(self, rows: NDArray[np.float64]) -> DPMixture:
-        """Learn one data set and fold it into the memory."""
+    def _learn(self, rows: NDArray[np.float64], first: bool) -> DPMixture:
+        """Learn one data set and fold it into the memory; nothing of self changes before that is done."""
         settings = self._settings(rows.shape[1])
-        points = self._points(rows)
-        state = np.random.SeedSequence([self._seed, self.n_data_sets_]).generate_state(1, np.uint64)
+        if first:
+            coords, memory, seed = self._coordinates(rows), StatsMemory.empty(rows.shape[1]), self._new_seed()
+            n_rows_seen = n_data_sets = 0
+        else:
+            coords, memory, seed = self._coords, replace(self.memory_), self._seed
+            n_rows_seen, n_data_sets = self.n_rows_seen_, self.n_data_sets_
+        points = Points.from_rows(torch.from_numpy(coords.learnable(rows)))
+        state = np.random.SeedSequence([seed, n_data_sets]).generate_state(1, np.uint64)
         generator = torch.Generator().manual_seed(int(state[0] >> np.uint64(1)))
         history: list[FitProgress] = []
-        memory = replace(self.memory_)  # the old memory stays whole if learning is interrupted
         fitting = fit_data_set(memory, points, settings, generator)
         while True:
             try:
@@ -238,11 +286,13 @@ class DPMixture(ClusterMixin, DensityMixin, BaseEstimator):
                 fitted: Fitted = end.value
                 break
         memory.fold()
+        self._coords, self._seed = coords, seed
         self.memory_ = memory
         self.history_ = history
-        self.elbo_ = fitted.elbo
-        self.n_rows_seen_ += len(rows)
-        self.n_data_sets_ += 1
+        self.n_rows_seen_ = n_rows_seen + len(rows)
+        # In the units of the user's columns, like score_samples.
+        self.elbo_ = fitted.elbo - self.n_rows_seen_ * float(np.log(coords.scale).sum())
+        self.n_data_sets_ = n_data_sets + 1
         self._publish(fitted)
         self.labels_ = self._nearest_ids(points)
         return self
@@ -259,8 +309,8 @@ class DPMixture(ClusterMixin, DensityMixin, BaseEstimator):
         self.weights_ = mean_weights(self._posterior).numpy()[order]
         self.counts_ = self.memory_.total.counts.numpy()[order]
         components = self._posterior.components
-        self.means_ = components.mean.numpy()[order] * self._scale + self._shift
-        outer = self._scale[:, None] * self._scale
+        self.means_ = components.mean.numpy()[order] * self._coords.scale + self._coords.shift
+        outer = self._coords.scale[:, None] * self._coords.scale
         self.covariances_ = expected_covariance(components).numpy()[order] * outer
 
     def _nearest_ids(self, points: Points) -> NDArray[np.int64]:

@@ -1,6 +1,6 @@
 """Birth: fit fresh components to the points of one component, and see whether the whole mixture gains.
 
-Paper, section 5.4 (cluster expansion): collect the points with responsibility above 0.1 and fit a mixture
+Paper, section 5.6 (cluster expansion): collect the points with responsibility above 0.1 and fit a mixture
 with 10 fresh components to them. Smaller numbers are tried too, because ten fragments of two clusters often
 find their way back to one; the best by evidence is kept.
 """
@@ -78,6 +78,7 @@ def propose_birth(
     start = _exchange(memory.total, target, memory.stream, slots, children)
     posterior = state.evidence.posterior(start.without_negatives())
     total, posterior = refine(state.evidence, rest, active, posterior, n_refine)
+    n_steps = n_refine
     alive = total.counts >= min_rows
     alive[: state.memory.n_components] = True
     if not bool(alive.all()):
@@ -86,11 +87,12 @@ def propose_birth(
         memory.select(keep)
         rest = rest.select(keep)
         total, posterior = refine(state.evidence, rest, active, posterior.select(keep), n_refine)
+        n_steps += n_refine
     memory.stream = total - memory.overall
     if memory.n_components == state.memory.n_components:
         return None
     subject = (state.memory.ids[target],)
-    return Proposal("birth", subject, memory, posterior, state.evidence.elbo(total)), active
+    return Proposal("birth", subject, memory, posterior, state.evidence.elbo(total), n_steps), active
 
 
 def _exchange(
@@ -146,8 +148,6 @@ def fit_fresh(
     """
     size = 1 + max(int(one.max()) for one in labels)
     resp = torch.nn.functional.one_hot(torch.stack(labels), size).to(torch.float64).mT  # (G, K', N)
-    if points.mass is not None:
-        resp = resp * points.mass
     stats = summary_of(resp, points)
     elbo = torch.full((len(labels),), -torch.inf, dtype=torch.float64)
     for step in range(1, n_steps + 1):
@@ -158,7 +158,7 @@ def fit_fresh(
         stats = summary_under(theta, points)
         if float((before - stats.counts).abs().max()) < STILL * len(points):
             break
-        if step % CHECK_EVERY == 0:
+        if step % CHECK_EVERY == 0 and step < n_steps:
             now = elbo_after_global_step(evidence.prior, _largest_first(stats).scaled(evidence.weight))
             promising = now + (now - elbo) * ((n_steps - step) / CHECK_EVERY) > to_beat
             if not bool(promising.any()):

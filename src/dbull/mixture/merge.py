@@ -20,7 +20,10 @@ __all__ = ["merge_candidates", "propose_dissolution", "propose_merge"]
 
 
 def merge_candidates(state: Settled, n_pairs: int) -> list[tuple[int, int]]:
-    """Return up to `n_pairs` pairs of components, best marginal-likelihood gap first (also negative gaps)."""
+    """Return up to `n_pairs` pairs that may be merged, best marginal-likelihood gap first.
+
+    Pairs with a negative gap too: refinement may still make the merge worth while.
+    """
     weighted = state.memory.total.scaled(state.evidence.weight)
     gaps = merge_gaps(state.evidence.prior, weighted).triu(1)
     K = state.memory.n_components
@@ -53,7 +56,7 @@ def propose_merge(state: Settled, a: int, b: int, n_refine: int) -> tuple[Propos
     total, posterior = refine(state.evidence, rest, active, posterior, n_refine)
     memory.stream = total - memory.overall
     subjects = (state.memory.ids[keep], state.memory.ids[drop])
-    return Proposal("merge", subjects, memory, posterior, state.evidence.elbo(total)), active
+    return Proposal("merge", subjects, memory, posterior, state.evidence.elbo(total), n_refine), active
 
 
 def propose_dissolution(state: Settled, target: int, n_refine: int) -> tuple[Proposal, Points]:
@@ -62,7 +65,9 @@ def propose_dissolution(state: Settled, target: int, n_refine: int) -> tuple[Pro
     active = state.points.take(rows)
     stream_rest = state.memory.stream - local_summary(state.used, active)
     heir = _nearest_component(state, target)
-    entropy = torch.maximum(stream_rest.entropy[heir], stream_rest.entropy[target]).clamp_min(0.0)
+    # The heir may hold any share x of an inactive row. -(x + e) log(x + e) >= -x log x - e for x + e <= 1, so
+    # this bounds the pooled entropy from below.
+    entropy = (stream_rest.entropy[heir] - stream_rest.counts[target]).clamp_min(0.0)
     memory = state.memory.coarse()
     # What inactive rows left in the target goes to its nearest neighbour, whole.
     rest = stream_rest.pooled(heir, target, entropy)
@@ -73,7 +78,8 @@ def propose_dissolution(state: Settled, target: int, n_refine: int) -> tuple[Pro
     total, posterior = refine(state.evidence, rest, active, posterior, n_refine)
     memory.stream = total - memory.overall
     subject = (state.memory.ids[target],)
-    return Proposal("dissolve", subject, memory, posterior, state.evidence.elbo(total), required=True), active
+    elbo = state.evidence.elbo(total)
+    return Proposal("dissolve", subject, memory, posterior, elbo, n_refine, required=True), active
 
 
 def _nearest_component(state: Settled, target: int) -> int:

@@ -66,6 +66,7 @@ class Proposal:
     memory: StatsMemory
     posterior: MixturePosterior
     elbo: float
+    n_steps: int  # of refinement that it had
     required: bool = False  # a rule asks for it, whatever the bound says (a component is too small to stand)
 
 
@@ -102,7 +103,7 @@ def refine(
     return total, posterior
 
 
-def accept(state: Settled, proposal: Proposal, active: Points, n_steps: int) -> MoveRecord:
+def accept(state: Settled, proposal: Proposal, active: Points) -> MoveRecord:
     """Decide about a proposal: it must beat the present state *after the same refinement*.
 
     Without that, mere refinement of a state that has not converged would make every move look good.
@@ -112,7 +113,8 @@ def accept(state: Settled, proposal: Proposal, active: Points, n_steps: int) -> 
     better = proposal.required or proposal.elbo > before + slack
     if better and not proposal.required:
         rest = state.memory.total - local_summary(state.used, active)
-        total, _ = refine(state.evidence, rest, active, state.evidence.posterior(state.memory.total), n_steps)
+        posterior = state.evidence.posterior(state.memory.total)
+        total, _ = refine(state.evidence, rest, active, posterior, proposal.n_steps)
         before = max(before, state.evidence.elbo(total))
         better = proposal.elbo > before + slack
     return MoveRecord(

@@ -13,7 +13,8 @@ from .stats import SufficientStats
 __all__ = ["MixturePrior", "adapted_prior", "paper_prior"]
 
 TINY = 1e-12
-FLOOR = 1e-6  # smallest expected variance of a component relative to the variance of the data
+FLOOR = 1e-6  # keeps the scale positive definite when columns are nearly collinear within components,
+TINY_FLOOR = 1e-10  # and when components are single points; relative to the variance of all data
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,10 @@ def adapted_prior(stats: SufficientStats, concentration: float = 1.0) -> Mixture
     total_var = torch.diagonal(stats.sum_zz.sum(0)) / n_rows - mean.square()
     # Off-diagonal entries are only as good as there are rows to estimate them from.
     shrink = D / (D + float(n_rows))
-    floor = FLOOR * torch.where(total_var > TINY, total_var, torch.ones_like(total_var))
+    # A constant column has no scale of its own.
+    floor = FLOOR * variances + TINY_FLOOR * torch.where(
+        total_var > TINY, total_var, torch.ones_like(total_var)
+    )
     scale_inv = (1.0 - shrink) * within + torch.diag(shrink * variances + floor)
     offset = centres - mean
     apart = (offset * torch.linalg.solve(scale_inv, offset.T).T).sum(1)

@@ -170,7 +170,7 @@ class Search:
 
     def decide(self, proposal: Proposal, active: Points) -> MoveRecord:
         """Accept or reject a proposal; on acceptance the memory takes its structure and settles under it."""
-        record = accept(self.state, proposal, active, self.settings.refine_steps)
+        record = accept(self.state, proposal, active)
         if record.accepted:
             self.memory.adopt(proposal.memory)
             self.settle(proposal.posterior)
@@ -188,16 +188,19 @@ class Search:
         """Try to expand each component, largest first."""
         s, memory = self.settings, self.memory
         for component_id in memory.ids:
-            if component_id not in memory.ids or memory.n_components >= s.max_components:
+            if component_id not in memory.ids:
                 continue
             target = memory.ids.index(component_id)
+            # A target without a past makes room for one child, but then one child alone is no change.
+            newborn = int(not memory.established[target])
+            room = s.max_components - memory.n_components + newborn
             rows = float(memory.stream.counts[target])
-            if rows < s.min_birth_rows or self.tried("birth", (component_id,), rows):
+            if room < 1 + newborn or rows < s.min_birth_rows or self.tried("birth", (component_id,), rows):
                 continue
             made = propose_birth(
                 self.state,
                 target,
-                s.fresh_sizes,
+                tuple(dict.fromkeys(min(size, room) for size in s.fresh_sizes if room > 1)),
                 s.fresh_rows,
                 s.fresh_steps,
                 s.refine_steps,
@@ -213,8 +216,8 @@ class Search:
         while accepted:
             accepted = False
             for a, b in merge_candidates(self.state, self.settings.merge_pairs):
-                ids = (self.memory.ids[a], self.memory.ids[b])
-                if self.tried("merge", ids, float(self.memory.total.counts[[a, b]].sum())):
+                low, high = sorted((self.memory.ids[a], self.memory.ids[b]))
+                if self.tried("merge", (low, high), float(self.memory.total.counts[[a, b]].sum())):
                     continue
                 record = self.decide(*propose_merge(self.state, a, b, self.settings.refine_steps))
                 yield record

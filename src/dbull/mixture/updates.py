@@ -143,7 +143,7 @@ def natural_parameters(posterior: MixturePosterior) -> Tensor:
     """Return Theta (K, F) with log rho_nk = Theta_k . Phi_n.
 
     log rho_nk = E[log pi_k] + E[log N(z_n | mu_k, Lambda_k^-1)], the exact optimum of the local factor
-    (Bishop 10.46); the quadratic and trace terms of algorithm step 1.5 come out of the product with Phi.
+    (Bishop 10.46); the quadratic and trace terms come out of the product with Phi.
     """
     c = posterior.components
     precision = c.dof[..., None, None] * torch.cholesky_inverse(posterior.factor)  # E[Lambda_k]
@@ -229,18 +229,23 @@ def local_step(posterior: MixturePosterior, points: Points) -> Tensor:
 
 def summarize(log_resp: Tensor, points: Points) -> SufficientStats:
     """Return the statistics for given log responsibilities (N, K)."""
-    resp = log_resp.exp().T.contiguous()
-    return summary_of(resp if points.mass is None else resp * points.mass, points)
+    return summary_of(log_resp.exp().T.contiguous(), points)
 
 
 def summary_of(resp: Tensor, points: Points) -> SufficientStats:
-    """Return the statistics for given responsibilities (K, N), or of G mixtures at once for (G, K, N)."""
+    """Return the statistics for given responsibilities (K, N), or of G mixtures at once for (G, K, N).
+
+    For points with a mass the entropy is that within the mass, as in `local_summary`.
+    """
+    entropy = torch.special.entr(resp)
+    if points.mass is not None:
+        resp, entropy = resp * points.mass, entropy * points.mass
     moments = resp.new_zeros(*resp.shape[:-1], n_features(points.n_dims))
     start = 0
     for phi, _ in _chunks(points, resp[..., 0].numel()):
         moments += resp[..., start : start + phi.shape[1]] @ phi.T
         start += phi.shape[1]
-    return _record(moments, torch.special.entr(resp).sum(-1), points.n_dims)
+    return _record(moments, entropy.sum(-1), points.n_dims)
 
 
 def log_predictive(posterior: MixturePosterior, points: Points) -> Tensor:

@@ -1,1 +1,1 @@
-"""Formulas of probability distributions. Tensors in, tensors out; imports nothing but torch."""
+"""Formulas of probability distributions. Tensors in, tensors out; imports torch and our errors only."""
