@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint bench recovery clean
+.PHONY: demo test lint bench recovery embeddings clean
 
 demo: $(READY)
 	$(BIN)/python examples/growing_stream.py
@@ -18,10 +18,15 @@ lint: $(READY)
 	$(BIN)/mypy
 
 bench: $(READY)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[umap]'
 	$(BIN)/python benchmarks/speed.py
 
 recovery: $(READY)
 	$(BIN)/python benchmarks/recovery.py
+
+embeddings: $(READY)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[umap]'
+	$(BIN)/python benchmarks/embeddings.py
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -1,13 +1,14 @@
 """The search: its bound never falls, its memory equals recomputation, and it finds the structure."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
 import torch
 
 from dbull.mixture import search as search_module
-from dbull.mixture.fit import FitSettings, default_evidence, evidence_weight, fit_data_set
+from dbull.mixture.fit import FitSettings, default_evidence, fit_data_set
 from dbull.mixture.memory import StatsMemory
 from dbull.mixture.moves import Evidence
 from dbull.mixture.prior import adapted_prior, paper_prior
@@ -30,7 +31,9 @@ def hard(labels, n_components):
 def make_search(z, memory=None, prior=None, weight=1.0, seed=0, start=None, **settings):
     memory = StatsMemory.empty(z.shape[1]) if memory is None else memory
     generator = torch.Generator().manual_seed(seed)
-    return Search(memory, points_of(z), prior, 1.0, weight, SearchSettings(**settings), generator, start)
+    return Search(
+        memory, points_of(z), prior, 1.0, lambda K: weight, SearchSettings(**settings), generator, start
+    )
 
 
 def assert_same(a, b, tolerance=1e-8):
@@ -56,14 +59,14 @@ def assert_settled(search):
 
 
 def assert_never_falls(progress):
-    """The bound rises or stays at every lap and move; a changed prior or a required move may lower it."""
+    """The bound rises or stays at every lap and move; a changed measure or a required move may lower it."""
     last = -np.inf
     for step in progress:
         slack = 1e-9 * abs(step.elbo)
         if step.move is not None and step.move.accepted and step.move.kind != "dissolve":
             assert step.move.elbo_after > step.move.elbo_before >= last - slack
             assert step.elbo >= step.move.elbo_after - slack
-        if step.kind not in ("prior", "dissolve"):
+        if step.kind not in ("adapt", "dissolve"):
             assert step.elbo >= last - slack, step
         last = step.elbo
 
@@ -113,7 +116,7 @@ def test_the_bound_never_falls(name, how):
     if name != "uniform":
         assert {"lap", "birth", "merge"} <= kinds
     if "prior" in how:
-        assert "prior" not in kinds  # a fixed prior stays
+        assert "adapt" not in kinds  # a fixed prior stays
 
 
 def test_the_bound_never_falls_over_a_stream():
@@ -243,10 +246,8 @@ def test_exact_number_of_components_from_one(sizes, n_dims):
     rng = np.random.default_rng(13)
     z, labels = gaussian_clusters(rng, sizes, n_dims, distance=10.0)
     memory = StatsMemory.empty(n_dims)
-    weight = evidence_weight(default_evidence(n_dims), len(z))
-    search = make_search(z, memory, weight=weight)
-    list(search.run())
-    found = local_step(search.state.used, search.points).argmax(1).numpy()
+    _, fitted = run_fit(memory, z)
+    found = local_step(fitted.posterior, points_of(z)).argmax(1).numpy()
     assert memory.n_components == len(sizes)
     assert len(set(zip(found, labels, strict=True))) == len(sizes)
     assert sorted(memory.total.counts.tolist()) == pytest.approx(sorted(sizes), abs=0.5)
@@ -332,10 +333,10 @@ def test_prior_in_step_with_the_components():
     search = make_search(z)
     wide = search.evidence.prior
     steps = list(search.run())
-    assert "prior" in {s.kind for s in steps}
+    assert "adapt" in {s.kind for s in steps}
     now = adapted_prior(search.memory.total)
     assert float(torch.logdet(search.evidence.prior.scale_inv)) == pytest.approx(
-        float(torch.logdet(now.scale_inv)), abs=2 * search_module.PRIOR_CHANGE
+        float(torch.logdet(now.scale_inv)), abs=2 * search_module.ADAPTED
     )
     assert float(torch.logdet(wide.scale_inv)) > float(torch.logdet(now.scale_inv)) + 2.0
 
@@ -377,7 +378,7 @@ def test_fit_searches_a_sample_first_and_then_all_rows():
     rng = np.random.default_rng(21)
     z, labels = gaussian_clusters(rng, (400, 250, 40), 2)
     memory = StatsMemory.empty(2)
-    _, fitted = run_fit(memory, z, search_rows=120)
+    _, fitted = run_fit(memory, z, search_rows=120, max_evidence=math.inf)
     assert float(memory.total.counts.sum()) == pytest.approx(690.0)
     np.testing.assert_allclose(memory.total.sum_z.sum(0).numpy(), z.sum(0), rtol=1e-9)
     assert memory.n_components == 3
@@ -385,12 +386,37 @@ def test_fit_searches_a_sample_first_and_then_all_rows():
     assert len(set(zip(found, labels, strict=True))) == 3
 
 
-def test_evidence_weight():
-    assert evidence_weight(None, 10**6) == 1.0
-    assert evidence_weight(1000.0, 500) == 1.0
-    assert evidence_weight(1000.0, 4000) == 0.25
-    assert default_evidence(1) == 1000.0
-    assert default_evidence(10) == 20 * 66
+def test_how_much_each_observation_counts():
+    assert FitSettings(max_evidence=math.inf).weight(10**6, 2, 1) == 1.0
+    assert FitSettings(max_evidence=1000.0).weight(500, 2, 1) == 1.0
+    assert FitSettings(max_evidence=1000.0).weight(4000, 2, 1) == 0.25
+    assert FitSettings().weight(10**6, 10, 7) == pytest.approx(default_evidence(10, 7) / 10**6)
+
+
+def test_default_evidence_grows_with_parameters_and_the_root_of_components():
+    assert default_evidence(1, 1) == 1000.0
+    assert default_evidence(40, 1) == pytest.approx(6 * (1 + 40 + 820))
+    assert default_evidence(40, 9) == pytest.approx(3 * default_evidence(40, 1))
+
+
+def test_weight_in_step_with_the_components():
+    """The search ends at the weight that belongs to the number of components it ends with."""
+    rng = np.random.default_rng(24)
+    z, _ = gaussian_clusters(rng, (80, 80, 80, 80), 2)
+    memory = StatsMemory.empty(2)
+    search = Search(
+        memory,
+        points_of(z),
+        None,
+        1.0,
+        lambda n_components: 0.3 + 0.1 * n_components,
+        SearchSettings(),
+        torch.Generator().manual_seed(0),
+    )
+    assert search.evidence.weight == pytest.approx(0.4)
+    assert_never_falls(search.run())
+    assert memory.n_components == 4
+    assert search.evidence.weight == pytest.approx(0.7)
 
 
 def test_capped_evidence_holds_the_number_of_components_down():
@@ -398,11 +424,11 @@ def test_capped_evidence_holds_the_number_of_components_down():
     rng = np.random.default_rng(22)
     z, _ = skewed_clusters(rng, (300, 300), 2)
     found = {}
-    for cap in (None, 60.0):
+    for cap in (math.inf, 60.0):
         memory = StatsMemory.empty(2)
         run_fit(memory, z, max_evidence=cap)
         found[cap] = memory.n_components
-    assert found[60.0] < found[None]
+    assert found[60.0] < found[math.inf]
 
 
 def test_point_variances_are_learned_from():
@@ -413,7 +439,7 @@ def test_point_variances_are_learned_from():
     memory = StatsMemory.empty(2)
     points = Points.from_rows(torch.tensor(z), torch.tensor(var))
     search = Search(
-        memory, points, paper_prior(2), 1.0, 1.0, SearchSettings(), torch.Generator().manual_seed(0)
+        memory, points, paper_prior(2), 1.0, lambda K: 1.0, SearchSettings(), torch.Generator().manual_seed(0)
     )
     list(search.run())
     assert memory.n_components == 1

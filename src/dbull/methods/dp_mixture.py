@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from ..errors import DataError
-from ..mixture.fit import FitSettings, Fitted, default_evidence, fit_data_set
+from ..mixture.fit import FitSettings, Fitted, fit_data_set
 from ..mixture.memory import StatsMemory
 from ..mixture.posterior import MixturePosterior, mean_weights
 from ..mixture.prior import MixturePrior, paper_prior
@@ -75,9 +76,9 @@ class DPMixture(ClusterMixin, DensityMixin, BaseEstimator):
         mean 0, mean precision 0.2, D + 2 degrees of freedom, identity scale, on the data as they are.
     max_evidence : "auto", float or None, default="auto"
         How many observations may speak when the number of clusters is decided. Real clusters are not
-        Gaussian: with all the evidence of a large data set, splitting always pays. "auto" is 20 per parameter
-        of a component and at least 1,000. None uses every observation, which fits the density best and
-        splits clusters that are not Gaussian.
+        Gaussian: with all the evidence of a large data set, splitting always pays. "auto" grows with the
+        number of columns and of clusters (about 1,300 for 10 columns and 10 clusters). None lets every
+        observation speak, which fits the density best and splits clusters that are not Gaussian.
     fresh_sizes : tuple of int, default=(2, 3, 5, 10)
         Numbers of fresh components that a birth tries; the paper has 10.
     max_clusters : int, default=1000
@@ -246,14 +247,17 @@ class DPMixture(ClusterMixin, DensityMixin, BaseEstimator):
             raise ValueError(f"fresh_sizes must be a tuple of whole numbers; got {self.fresh_sizes!r}.")
         for size in self.fresh_sizes:
             check_number("each of fresh_sizes", size, at_least=2, whole=True)
-        max_evidence = default_evidence(n_columns) if self.max_evidence == "auto" else self.max_evidence
-        if max_evidence is not None:
-            check_number("max_evidence", max_evidence, above=0, also="'auto' or None")
+        max_evidence: float | None = None
+        if self.max_evidence is None:
+            max_evidence = math.inf
+        elif self.max_evidence != "auto":
+            check_number("max_evidence", self.max_evidence, above=0, also="'auto' or None")
+            max_evidence = float(self.max_evidence)
         fixed: MixturePrior | None = None
         if self.prior == "paper":
             fixed = paper_prior(n_columns, float(self.concentration))
         search = SearchSettings(fresh_sizes=tuple(self.fresh_sizes), max_components=self.max_clusters)
-        return FitSettings(fixed, float(self.concentration), max_evidence, search=search)  # type: ignore[arg-type]
+        return FitSettings(fixed, float(self.concentration), max_evidence, search=search)
 
     def _points(self, rows: NDArray[np.float64]) -> Points:
         """Return rows in the coordinates in which statistics are kept; what is too far out stays in reach."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import torch
 
@@ -16,7 +18,8 @@ from .updates import Points, n_features
 
 __all__ = ["FitSettings", "Fitted", "default_evidence", "fit_data_set"]
 
-OBSERVATIONS_PER_PARAMETER = 20
+OBSERVATIONS_PER_PARAMETER = 6.0
+MIN_PER_COMPONENT = 400.0
 MIN_EVIDENCE = 1000.0
 
 
@@ -25,7 +28,8 @@ class FitSettings:
     """What to fit and how.
 
     `prior` None means: in the units of the data, in step with the statistics. `max_evidence` is the number of
-    observations that may speak when structure is decided; None means all of them.
+    observations that may speak when structure is decided, math.inf for all of them; None means
+    `default_evidence`.
     """
 
     prior: MixturePrior | None = None
@@ -35,6 +39,11 @@ class FitSettings:
     final_laps: int = 20
     final_tolerance: float = 1e-6
     search: SearchSettings = field(default_factory=SearchSettings)
+
+    def weight(self, n_rows: int, n_dims: int, n_components: int) -> float:
+        """Return how much each of `n_rows` observations counts when structure is decided."""
+        allowed = default_evidence(n_dims, n_components) if self.max_evidence is None else self.max_evidence
+        return min(1.0, allowed / n_rows)
 
 
 @dataclass(frozen=True)
@@ -47,20 +56,18 @@ class Fitted:
     weight: float  # what each observation counted when structure was decided
 
 
-def default_evidence(n_dims: int) -> float:
+def default_evidence(n_dims: int, n_components: int) -> float:
     """Return the number of observations that may speak for structure when nothing else is said.
 
     Real clusters are not Gaussian, so evidence that grows with the number of rows always asks for one more
     component. Capping it means: a component must improve the description of the data by more than its own
     cost, measured on a data set of this many rows (a power posterior; Miller & Dunson 2019 call it
-    coarsening). The cost of a component grows with its number of parameters, and so does the cap.
+    coarsening). The cost of a component grows with its number of parameters, and so does the cap; and it
+    grows with the square root of the number of components, so that many clusters can be told apart while
+    splitting never feeds itself.
     """
-    return max(MIN_EVIDENCE, OBSERVATIONS_PER_PARAMETER * n_features(n_dims))
-
-
-def evidence_weight(max_evidence: float | None, n_rows: int) -> float:
-    """Return how much each of `n_rows` observations counts."""
-    return 1.0 if max_evidence is None else min(1.0, max_evidence / n_rows)
+    per_component = max(MIN_PER_COMPONENT, OBSERVATIONS_PER_PARAMETER * n_features(n_dims))
+    return max(MIN_EVIDENCE, per_component * math.sqrt(n_components))
 
 
 def fit_data_set(
@@ -75,14 +82,14 @@ def fit_data_set(
     start = None
     if n_rows > 1.5 * s.search_rows:
         chosen = torch.randperm(n_rows, generator=generator)[: s.search_rows].sort().values
-        weight = evidence_weight(s.max_evidence, s.search_rows)
         sample = points.take(chosen)
         # What fails on the sample gets its second chance on all rows.
         once = replace(s.search, second_chances=0)
-        yield from Search(memory, sample, s.prior, s.concentration, weight, once, generator).run()
+        weight_at = partial(s.weight, len(sample), points.n_dims)
+        yield from Search(memory, sample, s.prior, s.concentration, weight_at, once, generator).run()
         start = memory.overall + memory.stream.scaled(n_rows / s.search_rows)
-    weight = evidence_weight(s.max_evidence, n_rows)
-    search = Search(memory, points, s.prior, s.concentration, weight, s.search, generator, start)
+    weight_at = partial(s.weight, n_rows, points.n_dims)
+    search = Search(memory, points, s.prior, s.concentration, weight_at, s.search, generator, start)
     yield from search.run()
 
     prior = search.evidence.prior
@@ -92,4 +99,4 @@ def fit_data_set(
     ):
         yield FitProgress("final", memory.n_components, elbo)
     memory.sort_by_size()
-    return Fitted(prior, full.posterior(memory.total), full.elbo(memory.total), weight)
+    return Fitted(prior, full.posterior(memory.total), full.elbo(memory.total), search.evidence.weight)

@@ -6,8 +6,9 @@ happens.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import torch
 
@@ -22,7 +23,7 @@ from .updates import Points, local_summary, summarize
 
 __all__ = ["FitProgress", "Search", "SearchSettings", "memoized_laps"]
 
-PRIOR_CHANGE = 0.05  # log change of the expected variance per dimension below which the prior is kept
+ADAPTED = 0.05  # relative change of expected variance or of weight that is too small to go on for
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,8 @@ class SearchSettings:
     refine_steps: int = 4  # local and global steps before a proposal is compared
     merge_pairs: int = 8  # pairs tried per round of merges
     min_birth_rows: float = 4.0  # a component with fewer rows is not expanded
-    min_effective_rows: float = 5.0  # newborns with less evidence than this are dissolved
+    min_effective_rows: float = 5.0  # newborns with less evidence than this are dissolved,
+    min_rows_per_dim: float = 0.5  # and with less than this per dimension
     max_components: int = 1000
     max_rounds: int = 30
     second_chances: int = 1  # quiet rounds in which failed births are tried again with other seeds
@@ -46,9 +48,9 @@ class SearchSettings:
 
 @dataclass(frozen=True)
 class FitProgress:
-    """One thing that happened: a lap, a changed prior, or a move that was decided."""
+    """One thing that happened: a lap, a change of prior and weight, or a move that was decided."""
 
-    kind: str  # "lap", "prior", "birth", "merge" or "dissolve"
+    kind: str  # "lap", "adapt", "birth", "merge", "dissolve" or "final" (a lap at full weight)
     n_components: int
     elbo: float
     move: MoveRecord | None = None
@@ -65,8 +67,8 @@ class Search:
         The data set in memory.
     prior
         A fixed prior, or None to take it from the statistics and keep it in step with them.
-    weight
-        How much each observation counts when structure is decided.
+    weight_at
+        How much each observation counts when structure is decided, given the number of components.
     start
         Statistics to start from instead of the memory's own, e.g. those of a sample scaled up.
     """
@@ -77,7 +79,7 @@ class Search:
         points: Points,
         prior: MixturePrior | None,
         concentration: float,
-        weight: float,
+        weight_at: Callable[[int], float],
         settings: SearchSettings,
         generator: torch.Generator,
         start: SufficientStats | None = None,
@@ -92,6 +94,8 @@ class Search:
             memory.add_components(1)
             start = summarize(torch.zeros(len(points), 1, dtype=torch.float64), points)
         start = memory.total if start is None else start
+        self.weight_at = weight_at
+        weight = weight_at(memory.n_components)
         self.evidence = Evidence(prior or adapted_prior(start, concentration), weight)
         self.next_posterior = self.evidence.posterior(start)
         self.failed: dict[tuple[str, tuple[int, ...]], float] = {}
@@ -116,8 +120,8 @@ class Search:
                 changed |= accepted
             if changed:
                 n_quiet = 0
-            elif self.adapt_prior():
-                yield from self.laps("prior")
+            elif self.adapt():
+                yield from self.laps("adapt")
             else:
                 # Births start from random seeds: what failed gets a second chance before the search ends.
                 n_quiet += 1
@@ -142,16 +146,20 @@ class Search:
         self.state = settle(self.evidence, self.memory, self.points, used)
         self.next_posterior = self.evidence.posterior(self.memory.total)
 
-    def adapt_prior(self) -> bool:
-        """Take the prior anew from the statistics; return whether that changed it enough to go on."""
-        if not self.adapts:
+    @property
+    def min_rows(self) -> float:
+        """Rows that a newborn needs to stand."""
+        s = self.settings
+        return max(s.min_effective_rows, s.min_rows_per_dim * self.points.n_dims) / self.evidence.weight
+
+    def adapt(self) -> bool:
+        """Bring prior and weight in step with what was found; return whether that changed enough to go on."""
+        old, weight = self.evidence.prior, self.weight_at(self.memory.n_components)
+        new = adapted_prior(self.memory.total, old.concentration) if self.adapts else old
+        log_volume = float(torch.logdet(new.scale_inv) - torch.logdet(old.scale_inv)) / old.n_dims
+        if max(abs(log_volume), abs(math.log(weight / self.evidence.weight))) < ADAPTED:
             return False
-        old = self.evidence.prior
-        new = adapted_prior(self.memory.total, old.concentration)
-        log_volume = torch.logdet(new.scale_inv) - torch.logdet(old.scale_inv)
-        if abs(float(log_volume)) / old.n_dims < PRIOR_CHANGE:
-            return False
-        self.evidence = replace(self.evidence, prior=new)
+        self.evidence = Evidence(new, weight)
         self.next_posterior = self.evidence.posterior(self.memory.total)
         self.failed.clear()
         return True
@@ -196,7 +204,7 @@ class Search:
                 s.fresh_rows,
                 s.fresh_steps,
                 s.refine_steps,
-                s.min_effective_rows / self.evidence.weight,
+                self.min_rows,
                 self.generator,
             )
             if made is not None:
@@ -223,7 +231,7 @@ class Search:
             counts = self.memory.total.counts.clone()
             counts[self.memory.established] = torch.inf
             target = int(counts.argmin())
-            if float(counts[target]) * self.evidence.weight >= self.settings.min_effective_rows:
+            if float(counts[target]) >= self.min_rows:
                 break
             yield self.decide(*propose_dissolution(self.state, target, self.settings.refine_steps))
 
