@@ -145,6 +145,14 @@ def test_a_constant_column_changes_nothing(X, plain, constant):
     assert_sound(estimator, rows)
 
 
+def test_a_column_of_rounding_is_constant(X, plain):
+    """0.3 and 0.1 + 0.2 are not two clusters."""
+    column = np.where(np.arange(len(X)) % 2, 0.3, 0.1 + 0.2)
+    assert column.std() > 0
+    estimator = DPMixture(random_state=0).fit(np.column_stack([X, column]))
+    np.testing.assert_array_equal(estimator.labels_, plain.labels_)
+
+
 @pytest.mark.parametrize("value", [0.0, 0.1, 1e9])
 def test_all_rows_equal(value):
     """One cluster at the common value, which then is its most likely place."""

@@ -32,7 +32,7 @@ def make_search(z, memory=None, prior=None, weight=1.0, seed=0, start=None, **se
     memory = StatsMemory.empty(z.shape[1]) if memory is None else memory
     generator = torch.Generator().manual_seed(seed)
     return Search(
-        memory, points_of(z), prior, 1.0, lambda _: weight, SearchSettings(**settings), generator, start
+        memory, points_of(z), prior, 1.0, lambda K: weight, SearchSettings(**settings), generator, start
     )
 
 
@@ -59,7 +59,7 @@ def assert_settled(search):
 
 
 def assert_never_falls(progress):
-    """The bound rises or stays at every lap and move; a changed prior or a required move may lower it."""
+    """The bound rises or stays at every lap and move; a changed measure or a required move may lower it."""
     last = -np.inf
     for step in progress:
         slack = 1e-9 * abs(step.elbo)
@@ -246,10 +246,8 @@ def test_exact_number_of_components_from_one(sizes, n_dims):
     rng = np.random.default_rng(13)
     z, labels = gaussian_clusters(rng, sizes, n_dims, distance=10.0)
     memory = StatsMemory.empty(n_dims)
-    weight = FitSettings().weight(len(z), n_dims, len(sizes))
-    search = make_search(z, memory, weight=weight)
-    list(search.run())
-    found = local_step(search.state.used, search.points).argmax(1).numpy()
+    _, fitted = run_fit(memory, z)
+    found = local_step(fitted.posterior, points_of(z)).argmax(1).numpy()
     assert memory.n_components == len(sizes)
     assert len(set(zip(found, labels, strict=True))) == len(sizes)
     assert sorted(memory.total.counts.tolist()) == pytest.approx(sorted(sizes), abs=0.5)
@@ -380,7 +378,7 @@ def test_fit_searches_a_sample_first_and_then_all_rows():
     rng = np.random.default_rng(21)
     z, labels = gaussian_clusters(rng, (400, 250, 40), 2)
     memory = StatsMemory.empty(2)
-    _, fitted = run_fit(memory, z, search_rows=120)
+    _, fitted = run_fit(memory, z, search_rows=120, max_evidence=math.inf)
     assert float(memory.total.counts.sum()) == pytest.approx(690.0)
     np.testing.assert_allclose(memory.total.sum_z.sum(0).numpy(), z.sum(0), rtol=1e-9)
     assert memory.n_components == 3
@@ -388,14 +386,38 @@ def test_fit_searches_a_sample_first_and_then_all_rows():
     assert len(set(zip(found, labels, strict=True))) == 3
 
 
-def test_evidence_weight():
-    assert FitSettings(max_evidence=math.inf).weight(10**6, 10, 5) == 1.0
-    assert FitSettings(max_evidence=1000.0).weight(500, 10, 5) == 1.0
-    assert FitSettings(max_evidence=1000.0).weight(4000, 10, 5) == 0.25
-    assert FitSettings().weight(10_000, 20, 4) == default_evidence(20, 4) / 10_000
-    assert default_evidence(1, 1) == 1000.0  # never less
-    assert default_evidence(2, 100) == 400.0 * 10  # few parameters: 400 per root of K
-    assert default_evidence(20, 9) == 6 * 231 * 3  # six rows per parameter and root of K
+def test_how_much_each_observation_counts():
+    assert FitSettings(max_evidence=math.inf).weight(10**6, 2, 1) == 1.0
+    assert FitSettings(max_evidence=1000.0).weight(500, 2, 1) == 1.0
+    assert FitSettings(max_evidence=1000.0).weight(4000, 2, 1) == 0.25
+    assert FitSettings().weight(10**6, 10, 7) == pytest.approx(default_evidence(10, 7) / 10**6)
+
+
+def test_default_evidence_grows_with_parameters_and_slowly_with_components():
+    assert default_evidence(1, 1) == 1000.0
+    assert default_evidence(40, 1) == pytest.approx(36 * (1 + 40 + 820))
+    assert default_evidence(40, 10) == default_evidence(40, 1)
+    assert default_evidence(40, 160) == pytest.approx(2 * default_evidence(40, 1))
+
+
+def test_weight_in_step_with_the_components():
+    """The search ends at the weight that belongs to the number of components it ends with."""
+    rng = np.random.default_rng(24)
+    z, _ = gaussian_clusters(rng, (80, 80, 80, 80), 2)
+    memory = StatsMemory.empty(2)
+    search = Search(
+        memory,
+        points_of(z),
+        None,
+        1.0,
+        lambda n_components: 0.3 + 0.1 * n_components,
+        SearchSettings(),
+        torch.Generator().manual_seed(0),
+    )
+    assert search.evidence.weight == pytest.approx(0.4)
+    assert_never_falls(search.run())
+    assert memory.n_components == 4
+    assert search.evidence.weight == pytest.approx(0.7)
 
 
 def test_capped_evidence_holds_the_number_of_components_down():
@@ -403,11 +425,11 @@ def test_capped_evidence_holds_the_number_of_components_down():
     rng = np.random.default_rng(22)
     z, _ = skewed_clusters(rng, (300, 300), 2)
     found = {}
-    for cap in (None, 60.0):
+    for cap in (math.inf, 60.0):
         memory = StatsMemory.empty(2)
         run_fit(memory, z, max_evidence=cap)
         found[cap] = memory.n_components
-    assert found[60.0] < found[None]
+    assert found[60.0] < found[math.inf]
 
 
 def test_point_variances_are_learned_from():
@@ -418,7 +440,7 @@ def test_point_variances_are_learned_from():
     memory = StatsMemory.empty(2)
     points = Points.from_rows(torch.tensor(z), torch.tensor(var))
     search = Search(
-        memory, points, paper_prior(2), 1.0, lambda _: 1.0, SearchSettings(), torch.Generator().manual_seed(0)
+        memory, points, paper_prior(2), 1.0, lambda K: 1.0, SearchSettings(), torch.Generator().manual_seed(0)
     )
     list(search.run())
     assert memory.n_components == 1

@@ -77,7 +77,7 @@ class DPMixture(ClusterMixin, DensityMixin, BaseEstimator):
     max_evidence : "auto", float or None, default="auto"
         How many observations may speak when the number of clusters is decided. Real clusters are not
         Gaussian: with all the evidence of a large data set, splitting always pays. "auto" grows with the
-        number of columns and of clusters (about 1,300 for 10 columns and 10 clusters). None lets every
+        number of columns and of clusters (1,000 for up to 5 columns, 2,376 for 10). None lets every
         observation speak, which fits the density best and splits clusters that are not Gaussian.
     fresh_sizes : tuple of int, default=(2, 3, 5, 10)
         Numbers of fresh components that a birth tries; the paper has 10.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Generator
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -18,8 +17,7 @@ from .updates import Points, n_features
 
 __all__ = ["FitSettings", "Fitted", "default_evidence", "fit_data_set"]
 
-OBSERVATIONS_PER_PARAMETER = 6.0
-MIN_PER_COMPONENT = 400.0
+OBSERVATIONS_PER_PARAMETER = 36.0
 MIN_EVIDENCE = 1000.0
 
 
@@ -62,12 +60,12 @@ def default_evidence(n_dims: int, n_components: int) -> float:
     Real clusters are not Gaussian, so evidence that grows with the number of rows always asks for one more
     component. Capping it means: a component must improve the description of the data by more than its own
     cost, measured on a data set of this many rows (a power posterior; Miller & Dunson 2019 call it
-    coarsening). The cost of a component grows with its number of parameters, and so does the cap; and it
-    grows with the square root of the number of components, so that many clusters can be told apart while
-    splitting never feeds itself.
+    coarsening). The cost of a component grows with its number of parameters, and so does the cap. Beyond
+    ten components it grows slowly with their number, so that many can be told apart without splitting
+    feeding itself.
     """
-    per_component = max(MIN_PER_COMPONENT, OBSERVATIONS_PER_PARAMETER * n_features(n_dims))
-    return max(MIN_EVIDENCE, per_component * math.sqrt(n_components))
+    cap = max(MIN_EVIDENCE, OBSERVATIONS_PER_PARAMETER * n_features(n_dims))
+    return cap * max(1.0, n_components / 10) ** 0.25
 
 
 def fit_data_set(
