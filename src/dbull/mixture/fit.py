@@ -65,7 +65,8 @@ def default_evidence(n_dims: int, n_components: int) -> float:
     feeding itself.
     """
     cap = max(MIN_EVIDENCE, OBSERVATIONS_PER_PARAMETER * n_features(n_dims))
-    return cap * max(1.0, n_components / 10) ** 0.25
+    growth: float = max(1.0, n_components / 10) ** 0.25
+    return cap * growth
 
 
 def fit_data_set(
