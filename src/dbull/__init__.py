@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from .errors import DataError, DbullError, NumericalError
+from dbull.errors import DataError, DbullError, NumericalError
 
 if TYPE_CHECKING:
-    from .methods.dp_mixture import DPMixture
+    from dbull.methods.dp_mixture import DPMixture
 
 __all__ = ["DPMixture", "DataError", "DbullError", "NumericalError"]
 
@@ -13,7 +13,7 @@ __all__ = ["DPMixture", "DataError", "DbullError", "NumericalError"]
 def __getattr__(name: str) -> object:
     """Import estimators when they are first asked for: torch takes seconds, and `dbull --help` needs none."""
     if name == "DPMixture":
-        from .methods.dp_mixture import DPMixture
+        from dbull.methods.dp_mixture import DPMixture
 
         return DPMixture
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from ..errors import DataError
+from dbull.errors import DataError
 
 __all__ = ["check_number", "check_rows"]
 

@@ -15,15 +15,15 @@ from sklearn.base import BaseEstimator, ClusterMixin, DensityMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from ..errors import DataError
-from ..mixture.fit import FitSettings, Fitted, fit_data_set
-from ..mixture.memory import StatsMemory
-from ..mixture.posterior import MixturePosterior, mean_weights
-from ..mixture.prior import MixturePrior, paper_prior
-from ..mixture.search import FitProgress, SearchSettings
-from ..mixture.updates import Points, local_step, log_predictive, most_probable
-from ..probability.normal_wishart import expected_covariance
-from .base import check_number, check_rows
+from dbull.errors import DataError
+from dbull.methods.base import check_number, check_rows
+from dbull.mixture.fit import FitSettings, Fitted, fit_data_set
+from dbull.mixture.memory import StatsMemory
+from dbull.mixture.posterior import MixturePosterior, mean_weights
+from dbull.mixture.prior import MixturePrior, paper_prior
+from dbull.mixture.search import FitProgress, SearchSettings
+from dbull.mixture.updates import Points, local_step, log_predictive, most_probable
+from dbull.probability.normal_wishart import expected_covariance
 
 __all__ = ["DPMixture"]
 

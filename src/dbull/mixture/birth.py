@@ -12,11 +12,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from .elbo import elbo_after_global_step
-from .moves import Evidence, Proposal, Settled, refine
-from .posterior import merge_gaps
-from .stats import SufficientStats
-from .updates import (
+from dbull.mixture.elbo import elbo_after_global_step
+from dbull.mixture.moves import Evidence, Proposal, Settled, refine
+from dbull.mixture.posterior import merge_gaps
+from dbull.mixture.stats import SufficientStats
+from dbull.mixture.updates import (
     Points,
     local_summary,
     natural_parameters,

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..probability import normal_wishart as nw
-from ..probability import stick_breaking as sb
-from .posterior import MixturePosterior, log_evidence, stick_posterior
-from .prior import MixturePrior
-from .stats import SufficientStats
+from dbull.mixture.posterior import MixturePosterior, log_evidence, stick_posterior
+from dbull.mixture.prior import MixturePrior
+from dbull.mixture.stats import SufficientStats
+from dbull.probability import normal_wishart as nw
+from dbull.probability import stick_breaking as sb
 
 __all__ = ["ElboTerms", "elbo_after_global_step", "elbo_terms"]
 

@@ -8,12 +8,12 @@ from functools import partial
 
 import torch
 
-from .memory import StatsMemory
-from .moves import Evidence
-from .posterior import MixturePosterior
-from .prior import MixturePrior
-from .search import FitProgress, Search, SearchSettings, memoized_laps
-from .updates import Points, n_features
+from dbull.mixture.memory import StatsMemory
+from dbull.mixture.moves import Evidence
+from dbull.mixture.posterior import MixturePosterior
+from dbull.mixture.prior import MixturePrior
+from dbull.mixture.search import FitProgress, Search, SearchSettings, memoized_laps
+from dbull.mixture.updates import Points, n_features
 
 __all__ = ["FitSettings", "Fitted", "default_evidence", "fit_data_set"]
 

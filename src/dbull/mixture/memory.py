@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from .stats import SufficientStats
+from dbull.mixture.stats import SufficientStats
 
 __all__ = ["StatsMemory"]
 

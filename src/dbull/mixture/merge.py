@@ -12,9 +12,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .moves import Proposal, Settled, refine
-from .posterior import merge_gaps
-from .updates import Points, local_summary
+from dbull.mixture.moves import Proposal, Settled, refine
+from dbull.mixture.posterior import merge_gaps
+from dbull.mixture.updates import Points, local_summary
 
 __all__ = ["merge_candidates", "propose_dissolution", "propose_merge"]
 

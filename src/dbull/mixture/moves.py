@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from .elbo import elbo_after_global_step
-from .memory import StatsMemory
-from .posterior import MixturePosterior, global_step
-from .prior import MixturePrior
-from .stats import SufficientStats
-from .updates import Points, local_summary, memberships
+from dbull.mixture.elbo import elbo_after_global_step
+from dbull.mixture.memory import StatsMemory
+from dbull.mixture.posterior import MixturePosterior, global_step
+from dbull.mixture.prior import MixturePrior
+from dbull.mixture.stats import SufficientStats
+from dbull.mixture.updates import Points, local_summary, memberships
 
 __all__ = ["Evidence", "MoveRecord", "Proposal", "Settled", "accept", "refine", "settle"]
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..probability import normal_wishart as nw
-from ..probability import stick_breaking as sb
-from .prior import MixturePrior
-from .stats import SufficientStats
+from dbull.mixture.prior import MixturePrior
+from dbull.mixture.stats import SufficientStats
+from dbull.probability import normal_wishart as nw
+from dbull.probability import stick_breaking as sb
 
 __all__ = ["MixturePosterior", "global_step", "log_evidence", "mean_weights", "merge_gaps"]
 

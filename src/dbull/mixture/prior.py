@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..probability.normal_wishart import NormalWishart
-from .stats import SufficientStats
+from dbull.mixture.stats import SufficientStats
+from dbull.probability.normal_wishart import NormalWishart
 
 __all__ = ["MixturePrior", "adapted_prior", "paper_prior"]
 

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 
 import torch
 
-from .birth import propose_birth
-from .memory import StatsMemory
-from .merge import merge_candidates, propose_dissolution, propose_merge
-from .moves import Evidence, MoveRecord, Proposal, accept, settle
-from .posterior import MixturePosterior
-from .prior import MixturePrior, adapted_prior
-from .stats import SufficientStats
-from .updates import Points, local_summary, summarize
+from dbull.mixture.birth import propose_birth
+from dbull.mixture.memory import StatsMemory
+from dbull.mixture.merge import merge_candidates, propose_dissolution, propose_merge
+from dbull.mixture.moves import Evidence, MoveRecord, Proposal, accept, settle
+from dbull.mixture.posterior import MixturePosterior
+from dbull.mixture.prior import MixturePrior, adapted_prior
+from dbull.mixture.stats import SufficientStats
+from dbull.mixture.updates import Points, local_summary, summarize
 
 __all__ = ["FitProgress", "Search", "SearchSettings", "memoized_laps"]
 

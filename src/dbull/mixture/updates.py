@@ -21,10 +21,10 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from ..probability import normal_wishart as nw
-from ..probability import stick_breaking as sb
-from .posterior import MixturePosterior, mean_weights
-from .stats import SufficientStats
+from dbull.mixture.posterior import MixturePosterior, mean_weights
+from dbull.mixture.stats import SufficientStats
+from dbull.probability import normal_wishart as nw
+from dbull.probability import stick_breaking as sb
 
 __all__ = [
     "Points",

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..errors import NumericalError
+from dbull.errors import NumericalError
 
 __all__ = [
     "NormalWishart",
