@@ -396,8 +396,8 @@ def test_how_much_each_observation_counts():
 def test_default_evidence_grows_with_parameters_and_slowly_with_components():
     assert default_evidence(1, 1) == 1000.0
     assert default_evidence(40, 1) == pytest.approx(36 * (1 + 40 + 820))
-    assert default_evidence(40, 10) == default_evidence(40, 1)
-    assert default_evidence(40, 160) == pytest.approx(2 * default_evidence(40, 1))
+    assert default_evidence(40, 25) == default_evidence(40, 1)
+    assert default_evidence(40, 100) == pytest.approx(2 * default_evidence(40, 1))
 
 
 def test_weight_in_step_with_the_components():

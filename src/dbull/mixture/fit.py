@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -61,12 +62,11 @@ def default_evidence(n_dims: int, n_components: int) -> float:
     component. Capping it means: a component must improve the description of the data by more than its own
     cost, measured on a data set of this many rows (a power posterior; Miller & Dunson 2019 call it
     coarsening). The cost of a component grows with its number of parameters, and so does the cap. Beyond
-    ten components it grows slowly with their number, so that many can be told apart without splitting
-    feeding itself.
+    25 components it grows with the square root of their number, so that many can be told apart without
+    splitting feeding itself.
     """
     cap = max(MIN_EVIDENCE, OBSERVATIONS_PER_PARAMETER * n_features(n_dims))
-    growth: float = max(1.0, n_components / 10) ** 0.25
-    return cap * growth
+    return cap * math.sqrt(max(1.0, n_components / 25))
 
 
 def fit_data_set(
