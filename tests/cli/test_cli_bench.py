@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,11 @@ def test_config_runs_all_its_methods(tmp_path):
     assert (first["method"], first["seeds"], first["told_true_k"]) == ("kmeans", [3], True)
     assert (second["method"], second["told_true_k"]) == ("kmeans-20", False)
     assert second["columns"]["n_clusters"]["mean"] == 20
+
+
+def test_version():
+    done = dbull("--version")
+    assert (done.exit_code, done.stdout) == (0, f"dbull {metadata.version('dbull')}\n")
 
 
 def test_names_are_listed():
