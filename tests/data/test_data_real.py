@@ -111,6 +111,7 @@ def test_mnist_recompressed_is_recognised_and_changed_is_not(real_data, tmp_path
         data.load("mnist", tmp_path)
 
 
+@pytest.mark.slow
 def test_mnist_loads_in_less_than_twice_the_time_of_gunzip(real_data, mnist):
     """Verified, unpacked, scaled to float32, against unpacking alone; processor time, best of three."""
 
@@ -195,6 +196,7 @@ def test_reuters21578(real_data, real_set):
     assert {name: sizes[name] for name in published} == published
 
 
+@pytest.mark.slow
 def test_cifar10_test_images_and_features_are_in_the_same_order(real_set):
     images, features = real_set("cifar10-test"), real_set("cifar10-features")
     assert (images.x.shape, images.sample_shape) == ((10_000, 3_072), (3, 32, 32))
