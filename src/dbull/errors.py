@@ -1,5 +1,8 @@
 """The errors that dbull raises on purpose. Each says what was found, where, and what to do."""
 
+import difflib
+from collections.abc import Collection
+
 __all__ = [
     "DataError",
     "DbullError",
@@ -8,6 +11,8 @@ __all__ = [
     "NumericalError",
     "ResultsError",
     "SettingsError",
+    "check_known",
+    "did_you_mean",
 ]
 
 
@@ -37,3 +42,16 @@ class FolderInUseError(DbullError, RuntimeError):
 
 class MethodError(DbullError, RuntimeError):
     """A clustering method broke its contract: ids of the wrong shape, or another answer when repeated."""
+
+
+def check_known(kind: str, name: str, known: Collection[str]) -> None:
+    """Refuse a name that is not among `known`, and offer the nearest that is."""
+    if name not in known:
+        everything = ", ".join(known) or "none"
+        raise SettingsError(f"unknown {kind} {name!r}: {did_you_mean(name, known)}known: {everything}")
+
+
+def did_you_mean(name: str, known: Collection[str]) -> str:
+    """Return "did you mean 'x'? " for the known name nearest to `name`, or nothing if none is near."""
+    nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"did you mean {nearest[0]!r}? " if nearest else ""

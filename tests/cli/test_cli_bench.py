@@ -1,6 +1,8 @@
 """What each command answers, and how it refuses: output, message and exit code."""
 
 import json
+import shutil
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -70,9 +72,19 @@ def test_config_runs_all_its_methods(tmp_path):
     done = dbull("bench", "--config", config, "--out", tmp_path / "r", "--json", "-q")
     assert done.exit_code == 0, done.stderr
     first, second = json.loads(done.stdout)
+    prints = {
+        json.loads(path.read_text())["scenario_fingerprint"]
+        for path in (tmp_path / "r").rglob("settings.json")
+    }
+    assert len(prints) == 1, "both methods saw the same bytes"
     assert (first["method"], first["seeds"], first["told_true_k"]) == ("kmeans", [3], True)
     assert (second["method"], second["told_true_k"]) == ("kmeans-20", False)
     assert second["columns"]["n_clusters"]["mean"] == 20
+
+
+def test_version():
+    done = dbull("--version")
+    assert (done.exit_code, done.stdout) == (0, f"dbull {metadata.version('dbull')}\n")
 
 
 def test_names_are_listed():
@@ -91,6 +103,7 @@ def test_names_are_listed():
         (["bench", "split-digits", "kmeans", "--set", "n_cluster=3"], 2, "did you mean 'n_clusters'"),
         (["bench", "split-digits", "kmeans", "--set", "n_init=many"], 2, "words need quotes"),
         (["bench", "split-digits", "kmeans", "--seeds", "4..1"], 2, "runs backwards"),
+        (["bench", "split-digits", "kmeans", "--seeds", "0..99999999999999"], 2, "more than 10000 seeds"),
         (["bench", "split-digits", "kmeans", "--format", "html"], 2, "unknown format 'html'"),
         (["bench", "split-digits", "kmeans", "--columns", "arri"], 2, "did you mean 'ari'"),
         (["bench", "split-digits", "kmeans", "--score", "arri"], 2, "did you mean 'ari'"),
@@ -117,11 +130,19 @@ def test_exit_code_and_message(arguments, code, words):
     assert done.stdout == ""
 
 
-def test_other_settings_in_the_same_folder(tmp_path):
-    assert dbull("bench", "batch-digits", "kmeans", "--out", tmp_path).exit_code == 0
-    done = dbull("bench", "batch-digits", "kmeans", "--out", tmp_path, "--set", "n_init=2")
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A folder with one complete run, to be copied or left alone."""
+    out = tmp_path_factory.mktemp("finished")
+    assert dbull("bench", "batch-digits", "kmeans", "--out", out).exit_code == 0
+    return out
+
+
+def test_other_settings_in_the_same_folder(finished):
+    done = dbull("bench", "batch-digits", "kmeans", "--out", finished, "--set", "n_init=2")
     assert done.exit_code == 2
-    assert "'n_init': 10" in done.stderr
+    assert "parameter n_init (10 there, 2 asked)." in done.stderr
+    assert "n_clusters" not in done.stderr, "only what differs"
     assert "--label" in done.stderr
 
 
@@ -133,9 +154,28 @@ def test_folders_that_cannot_be_made(tmp_path):
     assert (done.exit_code, "cannot be written" in done.stderr) == (2, True)
 
 
-def test_damaged_results_are_refused(tmp_path):
-    assert dbull("bench", "batch-digits", "kmeans", "--out", tmp_path).exit_code == 0
-    (tmp_path / "batch-digits" / "kmeans" / "seed-0" / "final.json").write_text("{")
-    done = dbull("bench", "--table", tmp_path)
+@pytest.mark.parametrize(
+    ("file", "content", "words"),
+    [
+        ("final.json", "{", "cannot be read"),
+        ("final.json", "{}", "'scores' is missing"),
+        ("settings.json", "{}", "'scenario' is missing"),
+        ("steps.jsonl", "", "changed or cut off"),
+    ],
+)
+def test_damaged_results_are_refused(finished, tmp_path, file, content, words):
+    damaged = tmp_path / "copy"
+    shutil.copytree(finished, damaged)
+    (damaged / "batch-digits" / "kmeans" / "seed-0" / file).write_text(content)
+    done = dbull("bench", "--table", damaged, "--figure", tmp_path / "f.png")
     assert done.exit_code == 3
-    assert "final.json" in done.stderr
+    assert f"{file}: " in done.stderr
+    assert words in done.stderr
+
+
+def test_finished_run_without_its_timings_is_named(finished, tmp_path):
+    damaged = tmp_path / "copy"
+    shutil.copytree(finished, damaged)
+    (damaged / "batch-digits" / "kmeans" / "seed-0" / "timings.jsonl").unlink()
+    done = dbull("bench", "batch-digits", "kmeans", "--out", damaged)
+    assert (done.exit_code, "timings.jsonl: cannot be read" in done.stderr) == (3, True)

@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from typer.testing import CliRunner
 
 from dbull.cli import app
@@ -16,14 +17,16 @@ def test_list_shows_what_is_here(tmp_path):
     assert done.exit_code == 0, done.stderr
     lines = {line.split()[0]: line for line in done.stdout.splitlines()}
     assert "built in" in lines["digits"]
-    assert "can be had" in lines["mnist"]
+    assert "to get, 11.1 MiB" in lines["mnist"]
+    assert "not here" in lines["reuters10k"]
     entries = {entry["name"]: entry for entry in json.loads(dbull("data", "list", "--json").stdout)}
     assert set(entries) == set(lines)
     assert entries["digits"]["found"] is True
 
 
-def test_get_of_a_set_without_files():
-    done = dbull("data", "get", "digits")
+@pytest.mark.parametrize("verb", ["get", "verify"])
+def test_a_set_without_files(verb):
+    done = dbull("data", verb, "digits")
     assert (done.exit_code, done.stdout) == (0, "")
     assert "needs no files" in done.stderr
 

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import pty
+import resource
 import signal
 import subprocess
 import sys
@@ -59,43 +60,42 @@ def wait_for_lines(path: Path, n_lines: int, process) -> None:
     raise AssertionError(f"{path} never had {n_lines} lines; exit code {process.poll()}")
 
 
-def test_help_is_quick_and_imports_nothing_heavy():
-    code = "import sys; sys.argv = ['dbull', '--help']; import dbull.cli\ntry: dbull.cli.main()\nfinally:\n"
-    code += " print([m for m in ('torch', 'sklearn', 'scipy', 'numpy', 'matplotlib') if m in sys.modules])"
-    seconds = []
-    for _ in range(3):
-        began = time.perf_counter()
-        done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=True
-        )
-        seconds.append(time.perf_counter() - began)
+@pytest.mark.parametrize(
+    ("arguments", "words", "needless"),
+    [
+        (["--help"], "bench", ("torch", "sklearn", "scipy", "numpy", "matplotlib")),
+        (["bench", "--list"], "split-digits", ("torch", "sklearn", "matplotlib")),
+    ],
+)
+def test_short_answers_import_nothing_heavy(arguments, words, needless):
+    code = (
+        f"import sys; sys.argv = ['dbull', *{arguments}]; import dbull.cli\ntry: dbull.cli.main()\nfinally:\n"
+    )
+    code += f" print([m for m in {needless} if m in sys.modules])"
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=True
+    )
     assert done.stdout.rstrip().endswith("[]")
-    assert "bench" in done.stdout
-    assert min(seconds) < 0.5
-
-
-def test_version():
-    done = dbull("--version")
-    assert done.returncode == 0
-    assert done.stdout.startswith("dbull ")
+    assert words in done.stdout
+    # Processor time, which a busy machine stretches least.
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before < 1.0
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["bench", "split-digits", "kmens"], 2, "did you mean 'kmeans'"),
         (["bench", "split-digits", "kmeans", "--no-such"], 2, "--no-such"),
         (["bench", "split-mnist", "kmeans"], 3, "dbull data get mnist"),
-        (["bench", "split-digits", "--method-path", "toy_methods:WrongShape"], 1, "WrongShape: predict"),
-        (["bench", "batch-digits", "kmeans", "--quiet"], 0, ""),
     ],
 )
 def test_exit_codes_reach_the_caller(arguments, code, words, tmp_path):
+    """The others (0, 1, 5, 130, 143) are seen in the tests below."""
     done = dbull(*arguments, cwd=tmp_path, XDG_CACHE_HOME=str(tmp_path / "cache"))
     assert done.returncode == code, done.stderr
     assert words in done.stderr
     assert "Traceback" not in done.stderr
-    assert (done.stdout == "") == (code != 0)
+    assert done.stdout == ""
 
 
 def test_terminal_gets_a_bar_and_the_pipe_only_the_result(tmp_path):
@@ -125,8 +125,10 @@ SLOW = ("bench", "split-digits", "--method-path", "toy_methods:Slow", "--out")
 def straight(tmp_path_factory):
     """The folder of a run that nothing interrupted."""
     out = tmp_path_factory.mktemp("straight")
-    done = dbull(*SLOW, out)
-    assert done.returncode == 0, done.stderr
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(TOYS))
+        done = CliRunner().invoke(app, [*SLOW, str(out)])
+    assert done.exit_code == 0, done.stderr
     return out / "split-digits" / "Slow" / "seed-0"
 
 
@@ -135,19 +137,23 @@ def straight(tmp_path_factory):
     [(signal.SIGKILL, -9), (signal.SIGINT, 130), (signal.SIGTERM, 143)],
     ids=lambda v: str(v),
 )
-def test_killed_run_resumes_to_the_same_result(tmp_path, monkeypatch, straight, number, code):
+def test_killed_run_turns_others_away_and_resumes_to_the_same_result(
+    tmp_path, monkeypatch, straight, number, code
+):
     folder = tmp_path / "split-digits" / "Slow" / "seed-0"
     process = start(*SLOW, tmp_path, TOY_SECONDS="0.3")
     wait_for_lines(folder / "steps.jsonl", 3, process)
+    monkeypatch.syspath_prepend(str(TOYS))
+    second_writer = CliRunner().invoke(app, [*SLOW, str(tmp_path)])
     process.send_signal(number)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == code, stderr
     assert "Traceback" not in stderr
     assert not (folder / "final.json").exists()
+    assert second_writer.exit_code == 5
+    assert "another run is writing" in second_writer.stderr
     table = CliRunner().invoke(app, ["bench", "--table", str(tmp_path)])
     assert "not complete, left out" in table.stderr
-
-    monkeypatch.syspath_prepend(str(TOYS))
     resumed = CliRunner().invoke(app, [*SLOW, str(tmp_path)])
     assert resumed.exit_code == 0, resumed.output
     for name in ("settings.json", "steps.jsonl"):
@@ -156,19 +162,6 @@ def test_killed_run_resumes_to_the_same_result(tmp_path, monkeypatch, straight, 
     assert finals[0].pop("cost")["starts"] == 2
     assert finals[1].pop("cost")["starts"] == 1
     assert finals[0] == finals[1]
-
-
-def test_second_writer_is_turned_away(tmp_path):
-    folder = tmp_path / "split-digits" / "Slow" / "seed-0"
-    process = start(*SLOW, tmp_path, TOY_SECONDS="0.5")
-    try:
-        wait_for_lines(folder / "steps.jsonl", 1, process)
-        second = dbull(*SLOW, tmp_path)
-        assert second.returncode == 5
-        assert "another run is writing" in second.stderr
-    finally:
-        process.kill()
-        process.communicate()
 
 
 def test_unexpected_fault_keeps_its_traceback(tmp_path):

@@ -89,7 +89,7 @@ class TestEveryFormat:
     def test_missing_column_is_named_with_the_nearest(self, tmp_path, kind):
         path = write(tmp_path, kind)
         with pytest.raises(
-            DataError, match=r"no column 'heigth' \(did you mean 'height'\?\); the file has id, height"
+            DataError, match=r"no column 'heigth'; did you mean 'height'\? the file has id, height"
         ):
             read_table(path, ReadSettings(columns=("heigth",)))
         with pytest.raises(DataError, match="no column 'key'"):
@@ -329,3 +329,29 @@ class TestArrow:
             pyarrow.feather.write_feather(empty, tmp_path / name)
         with pytest.raises(DataError, match="there are columns but no rows"):
             read_table(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("a,b\n" + '"1,2\n' + "3,4\n" * 50_000, "is a quote left open"),
+        ("a" * 200_000 + "\n1\n", "not readable as CSV"),
+        ("a;b\n1;2\n", "separated by commas, not by semicolons"),
+        ("a,b\n1_000,2\n", "row 1, column 'a': '1_000' is not a number"),
+    ],
+)
+def test_what_is_not_our_csv(tmp_path, parser, content, words):
+    path = tmp_path / "a.csv"
+    path.write_text(content)
+    with pytest.raises(DataError, match=words):
+        read_table(path)
+
+
+def test_a_hundred_thousand_columns_are_read(tmp_path, parser):
+    """A search through all names for each name would take minutes, a row is longer than pyarrow's block."""
+    rows = np.arange(2 * 100_000).reshape(2, -1) + 123_456_789
+    path = tmp_path / "wide.csv"
+    path.write_text("\n".join(",".join(map(str, row)) for row in rows))
+    table = read_table(path, ReadSettings(key="7"))
+    assert table.x.shape == (2, 99_999)
+    assert table.keys.tolist() == ["123456796", "123556796"]

@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import resource
 import subprocess
 import time
 
@@ -110,17 +111,23 @@ def test_mnist_recompressed_is_recognised_and_changed_is_not(real_data, tmp_path
         data.load("mnist", tmp_path)
 
 
+@pytest.mark.slow
 def test_mnist_loads_in_less_than_twice_the_time_of_gunzip(real_data, mnist):
-    """Best of three each, in turns: verified, unpacked, scaled to float32, against unpacking alone."""
+    """Verified, unpacked, scaled to float32, against unpacking alone; processor time, best of three."""
+
+    def of_children():
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
+
     files = [str(path) for path in (real_data / "mnist").glob("*.gz")]
     gunzip, load = [], []
     for _ in range(3):
-        start = time.perf_counter()
+        start = of_children()
         subprocess.run(["gunzip", "--stdout", *files], stdout=subprocess.DEVNULL, check=True)
-        gunzip.append(time.perf_counter() - start)
-        start = time.perf_counter()
+        gunzip.append(of_children() - start)
+        start = time.process_time()
         data.load("mnist", real_data)
-        load.append(time.perf_counter() - start)
+        load.append(time.process_time() - start)
     assert min(load) <= 2 * min(gunzip), f"load {min(load):.3f} s, gunzip {min(gunzip):.3f} s"
 
 
@@ -189,6 +196,7 @@ def test_reuters21578(real_data, real_set):
     assert {name: sizes[name] for name in published} == published
 
 
+@pytest.mark.slow
 def test_cifar10_test_images_and_features_are_in_the_same_order(real_set):
     images, features = real_set("cifar10-test"), real_set("cifar10-features")
     assert (images.x.shape, images.sample_shape) == ((10_000, 3_072), (3, 32, 32))

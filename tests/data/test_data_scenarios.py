@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from dbull import data
-from dbull.errors import DataError
+from dbull.errors import DataError, SettingsError
 
 WITHOUT_FILES = [
     "split-digits",
@@ -99,14 +99,14 @@ def test_labels_belong_to_their_rows():
 
 
 def test_unknown_names_get_the_nearest():
-    with pytest.raises(DataError, match="unknown scenario 'split-minst'; did you mean 'split-mnist'"):
+    with pytest.raises(SettingsError, match="unknown scenario 'split-minst': did you mean 'split-mnist'"):
         data.scenario("split-minst", 0)
-    with pytest.raises(DataError, match="unknown data set 'mnits'; did you mean 'mnist'"):
+    with pytest.raises(SettingsError, match="unknown data set 'mnits': did you mean 'mnist'"):
         data.load("mnits")
 
 
 def test_negative_seed_is_refused():
-    with pytest.raises(DataError, match="seed must not be negative, got -1"):
+    with pytest.raises(SettingsError, match="seed must not be negative, got -1"):
         data.scenario("split-digits", -1)
 
 

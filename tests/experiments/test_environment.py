@@ -1,11 +1,14 @@
 """Peak memory is that of the run, and the record of the machine holds what a reader would ask for."""
 
 import json
+import shutil
+import subprocess
 import sys
 
 import numpy as np
 import pytest
 
+from dbull.experiments import environment
 from dbull.experiments.environment import PeakMemory, describe_environment
 
 MIB = 2**20
@@ -36,3 +39,23 @@ def test_environment_is_json_and_names_versions():
     assert record["packages"]["numpy"] == np.__version__
     assert record["cpus"] >= 1
     assert record["thread_pools"]
+
+
+def test_commit_of_another_project_is_not_ours(tmp_path, monkeypatch):
+    """A package installed inside somebody's repository does not take its commit for our own."""
+    if shutil.which("git") is None:
+        pytest.skip("needs git")
+
+    def git(*arguments):
+        identity = ("-c", "user.name=a", "-c", "user.email=a@b")
+        subprocess.run(["git", *identity, *arguments], cwd=tmp_path, check=True, capture_output=True)
+
+    module = tmp_path / "environment.py"
+    module.touch()
+    git("init")
+    git("commit", "--allow-empty", "-m", "theirs")
+    monkeypatch.setattr(environment, "__file__", str(module))
+    assert describe_environment()["commit"] is None
+    git("add", "environment.py")
+    git("commit", "-m", "ours")
+    assert len(describe_environment()["commit"]) == 40

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from dbull.data import scenario
-from dbull.experiments.run import bench, run
-from dbull.experiments.settings import BenchSettings, MethodChoice
+from dbull.experiments.run import run
+from dbull.experiments.settings import MethodChoice
 
 needs_data = pytest.mark.skipif(
     not os.environ.get("DBULL_DATA"), reason="DBULL_DATA names no folder of data sets"
@@ -33,21 +33,6 @@ def test_batch_digits_by_kmeans_agrees_with_the_usual_figure(tmp_path):
     assert final_of("batch-digits", "kmeans", tmp_path)["scores"]["nmi_geometric"] == pytest.approx(
         0.74, abs=0.06
     )
-
-
-def test_methods_of_one_call_see_the_same_bytes(tmp_path):
-    methods = (
-        MethodChoice(name="kmeans"),
-        MethodChoice(name="kmeans", label="b", parameters={"n_clusters": 12}),
-    )
-    list(bench(BenchSettings("split-digits", methods, seeds=(1,), out=tmp_path)))
-    prints = [
-        (tmp_path / "split-digits" / label / "seed-1" / "settings.json")
-        .read_text()
-        .split("fingerprint")[1][:80]
-        for label in ("kmeans", "b")
-    ]
-    assert prints[0] == prints[1]
 
 
 def test_recurring_tasks_get_a_row_per_visit(tmp_path):

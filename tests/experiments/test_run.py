@@ -159,7 +159,7 @@ def test_finished_run_is_left_alone(make_stream, tmp_path):
 def test_other_settings_in_the_same_folder_are_refused(make_stream, tmp_path):
     _, done = finish(make_stream(), toy("Knowing"), tmp_path)
     before = steps_bytes(done)
-    with pytest.raises(SettingsError, match=r"parameters .*'shift': 0.*'shift': 5.*--label"):
+    with pytest.raises(SettingsError, match=r"parameter shift \(0 there, 5 asked\)\. .*--label"):
         finish(make_stream(), toy("Knowing", shift=5), tmp_path)
     with pytest.raises(SettingsError, match="scenario_fingerprint"):
         finish(make_stream(rows_per_class=16), toy("Knowing"), tmp_path)

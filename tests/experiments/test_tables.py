@@ -37,6 +37,9 @@ def result(
             "n_clusters": 12 + seed,
             "n_clusters_used": 12,
             "n_classes": 10,
+            "tasks": [0],
+            "phases": [0],
+            "steps_sha256": "",
             "cost": {"seconds": 2.0, "learn_seconds": 1.0, "peak_memory_bytes": 3 * 2**20},
         },
     )

@@ -7,7 +7,7 @@ import typer
 
 from dbull.cli.exits import exit_codes
 from dbull.cli.progress import follow
-from dbull.errors import SettingsError
+from dbull.errors import SettingsError, check_known
 
 if TYPE_CHECKING:
     from dbull.experiments.results import Result
@@ -180,7 +180,7 @@ def _refuse_wrong_output(
     figure: Path | None, style: str, columns: str | None, matrix: bool, score: str
 ) -> None:
     """Find out before a long run, not after it, that its result cannot be shown."""
-    from dbull.experiments.settings import check_known
+
     from dbull.experiments.summary import column_names
     from dbull.experiments.tables import FORMATS
     from dbull.metrics import SCORE_NAMES

@@ -1,18 +1,19 @@
-"""Progress of benchmark runs on standard error: a live bar on a terminal, plain lines elsewhere."""
+"""Progress of runs and downloads on standard error: a live bar on a terminal, plain lines elsewhere."""
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress, ProgressColumn, TaskID
 
     from dbull.experiments.run import RunDone, StepDone
 
-__all__ = ["follow"]
+__all__ = ["MIB", "download_progress", "follow"]
 
+MIB = 2**20
 SECONDS_BETWEEN_LINES = 5.0
 
 
@@ -38,11 +39,39 @@ def follow(events: Iterable["StepDone | RunDone"], quiet: bool) -> list["RunDone
 
 
 @contextmanager
+def download_progress(name: str, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
+    """Say how a download goes: a bar on a terminal, a line every few seconds elsewhere."""
+    if quiet:
+        yield None
+    elif sys.stderr.isatty():
+        from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+        with _bar(*columns) as bar:
+            task = bar.add_task(name, total=None)
+            yield lambda done, total: bar.update(task, completed=done, total=total)
+    else:
+        yield _download_lines(name)
+
+
+def _download_lines(name: str) -> Callable[[int, int], None]:
+    last = monotonic()
+
+    def say(done: int, total: int) -> None:
+        nonlocal last
+        if monotonic() - last >= SECONDS_BETWEEN_LINES:
+            last = monotonic()
+            print(f"{name}: {done / MIB:.1f} of {total / MIB:.1f} MiB", file=sys.stderr, flush=True)
+
+    return say
+
+
+@contextmanager
 def _reporter(quiet: bool) -> Iterator[_Reporter]:
     if quiet:
         yield _Silence()
     elif sys.stderr.isatty():
-        with _bar() as bar:
+        with _run_bar() as bar:
             yield _LiveBar(bar)
     else:
         yield _Lines()
@@ -95,19 +124,23 @@ class _LiveBar:
         self._bar.console.print(f"{_name(run)}: {_outcome(run)}", highlight=False, soft_wrap=True)
 
 
-def _bar() -> "Progress":
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+def _run_bar() -> "Progress":
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
-    return Progress(
+    return _bar(
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),
         MofNCompleteColumn(),
         TextColumn("{task.fields[state]}"),
         TimeRemainingColumn(),
-        console=Console(stderr=True),
-        transient=True,
     )
+
+
+def _bar(*columns: "ProgressColumn") -> "Progress":
+    from rich.console import Console
+    from rich.progress import Progress
+
+    return Progress(*columns, console=Console(stderr=True), transient=True)
 
 
 def _name(event: "StepDone | RunDone") -> str:

@@ -97,10 +97,12 @@ def missing_message(
 ) -> str:
     """Say which files are missing, where they were looked for, and what to do about it."""
     searched = ", ".join(str(root / subfolder) for root in roots(folder))
-    get = f"run `dbull data get {name}`, or " if can_get else ""
+    given = "" if folder is None else f" --data {folder}"
+    get = f"run `dbull data get {name}{given}`, or " if can_get else ""
+    elsewhere = "name the folder" if folder is not None else "set DBULL_DATA to the folder"
     return (
         f"data set '{name}': missing {', '.join(missing)}; searched {searched}. To have it, {get}put the "
-        f"files into one of these folders, or set DBULL_DATA to the folder that holds '{subfolder}/'"
+        f"files there, or {elsewhere} that holds '{subfolder}/'"
     )
 
 
@@ -143,7 +145,7 @@ def refuse_impostor(path: Path) -> None:
     """Refuse what often comes in place of a data file: nothing, a web page, a pointer, a wrong format."""
     with path.open("rb") as stream:
         head = stream.read(512)
-    again = "delete it and get it again from the source named in `dbull data list`"
+    again = "delete it and get it again; `dbull data list --json` names its source"
     if not head:
         raise DataError(f"{path}: the file is empty; {again}")
     if head.lstrip()[:9].lower().startswith((b"<!doctype", b"<html")):

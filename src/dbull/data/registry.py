@@ -1,6 +1,5 @@
 """All known data sets by name: find or fetch their files, verify them, read them."""
 
-import difflib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,7 +7,7 @@ from dbull.data.dataset import Dataset
 from dbull.data.download import Progress, download_files
 from dbull.data.files import DataFile, find_file, matching_digest, missing_message, write_root
 from dbull.data.recipes import RECIPES, Recipe
-from dbull.errors import DataError
+from dbull.errors import DataError, check_known
 
 __all__ = [
     "CatalogueEntry",
@@ -17,7 +16,6 @@ __all__ = [
     "dataset_names",
     "fetch",
     "load",
-    "nearest_name",
     "verify",
 ]
 
@@ -89,8 +87,10 @@ def load(name: str, folder: Path | str | None = None) -> Dataset:
 
     Raises
     ------
+    SettingsError
+        For an unknown name.
     DataError
-        For an unknown name, missing files, or a file that is not what it should be.
+        For missing files, or a file that is not what it should be.
     """
     recipe = _recipe(name)
     paths, checksums = _verified(name, recipe, folder)
@@ -142,16 +142,8 @@ def fetch(name: str, folder: Path | str | None = None, progress: Progress | None
     return download_files(recipe.download, write_root(folder) / recipe.subfolder, progress)
 
 
-def nearest_name(what: str, name: str, known: tuple[str, ...]) -> DataError:
-    """Return the error for an unknown name, with the nearest known one."""
-    nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
-    hint = f"did you mean '{nearest[0]}'? " if nearest else ""
-    return DataError(f"unknown {what} '{name}'; {hint}known are: {', '.join(known)}")
-
-
 def _recipe(name: str) -> Recipe:
-    if name not in RECIPES:
-        raise nearest_name("data set", name, dataset_names())
+    check_known("data set", name, RECIPES)
     return RECIPES[name]
 
 

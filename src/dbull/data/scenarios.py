@@ -15,8 +15,8 @@ import numpy as np
 
 from dbull.data import rules, synthetic
 from dbull.data.dataset import Dataset, Samples, dense_rows
-from dbull.data.registry import load, nearest_name
-from dbull.errors import DataError
+from dbull.data.registry import load
+from dbull.errors import SettingsError, check_known
 
 __all__ = ["Arrival", "HeldOut", "Scenario", "scenario", "scenario_names"]
 
@@ -206,10 +206,9 @@ def scenario(name: str, seed: int, folder: Path | str | None = None) -> Scenario
     folder : path, optional
         Where the data set's files are, as for :func:`dbull.data.load`.
     """
-    if name not in _RULES:
-        raise nearest_name("scenario", name, scenario_names())
+    check_known("scenario", name, _RULES)
     if seed < 0:
-        raise DataError(f"seed must not be negative, got {seed}")
+        raise SettingsError(f"seed must not be negative, got {seed}")
     rule = _RULES[name]
     dataset = rule.data(seed, folder)
     x, y_true = dataset.x, dataset.y_true

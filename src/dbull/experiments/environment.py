@@ -71,20 +71,24 @@ def _version(package: str) -> str | None:
 
 
 def _commit() -> str | None:
-    """Return the commit of a source checkout, "+changes" added when it has been edited."""
-    folder = Path(__file__).parent
+    """Return the commit of a source checkout, "+changes" added when it has been edited.
+
+    None for an installed package, even if it lies inside the repository of another project.
+    """
+    here = Path(__file__)
+    describe = ("describe", "--always", "--abbrev=40", "--dirty=+changes", "--exclude=*")
+    if _git(here.parent, "ls-files", "--error-unmatch", here.name) is None:
+        return None
+    return _git(here.parent, *describe)
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    command = ["git", *arguments]
     try:
-        output = subprocess.run(
-            ["git", "describe", "--always", "--abbrev=40", "--dirty=+changes", "--exclude=*"],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=True,
-        )
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
-    return output.stdout.strip() or None
+    return done.stdout.strip() or None
 
 
 def _processor() -> str | None:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbull.errors import ResultsError, SettingsError
+from dbull.errors import ResultsError, SettingsError, check_known
 from dbull.experiments.results import Result, read_steps
-from dbull.experiments.settings import check_known
 from dbull.experiments.summary import refuse_unlike
 from dbull.experiments.tables import HEADINGS
 from dbull.metrics import SCORE_NAMES
@@ -101,7 +100,7 @@ def _by_method(results: Sequence[Result]) -> dict[str, list[list[dict[str, Any]]
     refuse_unlike(results)
     methods: dict[str, list[list[dict[str, Any]]]] = {}
     for result in sorted(results, key=lambda r: (r.method, r.seed)):
-        methods.setdefault(result.method, []).append(read_steps(result.folder))
+        methods.setdefault(result.method, []).append(read_steps(result))
     return methods
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dbull.errors import SettingsError
-from dbull.experiments.settings import MethodChoice, check_known, unknown_name
+from dbull.errors import SettingsError, check_known
+from dbull.experiments.settings import MethodChoice
 
 __all__ = ["METHODS", "RegisteredMethod", "ResolvedMethod", "build", "resolve"]
 
@@ -124,10 +124,10 @@ def _load(path: str) -> Any:
         module = importlib.import_module(module_name)
     except ImportError as error:
         raise SettingsError(f"method path {path!r}: {module_name} cannot be imported ({error})") from error
-    method_class = getattr(module, class_name, None)
-    if method_class is None:
-        classes = [name for name, value in vars(module).items() if inspect.isclass(value)]
-        raise unknown_name(f"class of {module_name}:", class_name, classes)
+    if not hasattr(module, class_name):
+        classes = sorted(name for name, value in vars(module).items() if inspect.isclass(value))
+        check_known(f"class of {module_name}:", class_name, classes)
+    method_class = getattr(module, class_name)
     if not hasattr(method_class, "predict") or not (
         hasattr(method_class, "fit") or hasattr(method_class, "partial_fit")
     ):

@@ -29,6 +29,13 @@ __all__ = ["Result", "RunFolder", "find_results", "read_steps"]
 
 Record = dict[str, Any]
 
+# What a complete record must hold for tables and figures to be made of it.
+SETTINGS_KEYS = ("scenario", "method", "seed", "scenario_fingerprint", "told_true_k", "parameters")
+FINAL_KEYS = (
+    *("scores", "lifelong", "cost", "tasks", "phases", "steps_sha256"),
+    *("n_clusters", "n_clusters_used", "n_classes", "id_stability"),
+)
+
 
 class RunFolder:
     """A result folder open for writing; use :meth:`open`."""
@@ -92,7 +99,7 @@ class RunFolder:
 
     def timings(self) -> list[Record]:
         """Return the timings of all steps written."""
-        return [json.loads(line) for line in (self.path / "timings.jsonl").read_bytes().splitlines()]
+        return _read_lines(self.path / "timings.jsonl")
 
     def n_starts(self) -> int:
         """How often the run was started: once, and once more after every kill."""
@@ -157,20 +164,22 @@ def find_results(folders: Iterable[Path]) -> tuple[list[Result], list[Path]]:
                 continue
             seen.add(folder.resolve())
             if (folder / "final.json").exists():
-                results.append(
-                    Result(folder, _read_json(folder / "settings.json"), _read_json(folder / "final.json"))
-                )
+                settings = _read_json(folder / "settings.json", SETTINGS_KEYS)
+                results.append(Result(folder, settings, _read_json(folder / "final.json", FINAL_KEYS)))
             else:
                 unfinished.append(folder)
     return results, unfinished
 
 
-def read_steps(folder: Path) -> list[Record]:
-    """Return the records of all steps of a result folder."""
-    try:
-        return [json.loads(line) for line in (folder / "steps.jsonl").read_bytes().splitlines()]
-    except (OSError, json.JSONDecodeError) as error:
-        raise ResultsError(f"{folder / 'steps.jsonl'}: cannot be read ({error})") from error
+def read_steps(result: Result) -> list[Record]:
+    """Return the records of all steps of a complete run, held to the hash in its final record."""
+    path = result.folder / "steps.jsonl"
+    steps = _read_lines(path)
+    if hashlib.sha256(path.read_bytes()).hexdigest() != result.final["steps_sha256"]:
+        raise ResultsError(
+            f"{path}: changed or cut off since the run ended; run it again into another folder"
+        )
+    return steps
 
 
 @contextmanager
@@ -179,7 +188,13 @@ def _held(path: Path) -> Iterator[None]:
     if fcntl is None:
         yield
         return
-    with (path / ".lock").open("a") as handle:
+    try:
+        lock = (path / ".lock").open("a")
+    except OSError as error:
+        raise SettingsError(
+            f"{path}: cannot be written to ({error.strerror}); choose another --out"
+        ) from error
+    with lock as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -194,8 +209,8 @@ def _same_or_new_settings(path: Path, settings: Record) -> None:
     if not target.exists():
         _write_new(target, settings)
         return
-    stored = _read_json(target)
-    asked = json.loads(json.dumps(settings))  # tuples become lists, as in the file
+    stored = _flat(_read_json(target))
+    asked = _flat(json.loads(json.dumps(settings)))  # tuples become lists, as in the file
     differing = sorted(
         f"{key} ({stored.get(key)!r} there, {asked.get(key)!r} asked)"
         for key in stored.keys() | asked.keys()
@@ -206,6 +221,12 @@ def _same_or_new_settings(path: Path, settings: Record) -> None:
             f"{path} holds a run with other settings and is left alone: {'; '.join(differing)}. "
             "Give this run another --label or --out"
         )
+
+
+def _flat(settings: Record) -> Record:
+    """Put the parameters beside the other settings, so that each is compared and named by itself."""
+    parameters = settings.get("parameters", {})
+    return {**settings, "parameters": None, **{f"parameter {key}": v for key, v in parameters.items()}}
 
 
 def _keep_complete_lines(path: Path, at_most: int | None = None) -> list[bytes]:
@@ -242,6 +263,8 @@ def _write_new(path: Path, record: Record) -> None:
         handle.flush()
         os.fsync(handle.fileno())
     temporary.rename(path)
+    if os.name != "posix":
+        return
     folder = os.open(path.parent, os.O_RDONLY)  # the new name itself must reach the disk too
     try:
         os.fsync(folder)
@@ -249,11 +272,21 @@ def _write_new(path: Path, record: Record) -> None:
         os.close(folder)
 
 
-def _read_json(path: Path) -> Record:
+def _read_json(path: Path, keys: Iterable[str] = ()) -> Record:
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ResultsError(f"{path}: cannot be read ({error})") from error
     if not isinstance(record, dict):
         raise ResultsError(f"{path}: not a record of a run")
+    missing = [key for key in keys if key not in record]
+    if missing:
+        raise ResultsError(f"{path}: not a whole record of a run, {missing[0]!r} is missing")
     return record
+
+
+def _read_lines(path: Path) -> list[Record]:
+    try:
+        return [json.loads(line) for line in path.read_bytes().splitlines()]
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ResultsError(f"{path}: cannot be read ({error})") from error

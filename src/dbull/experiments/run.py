@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbull.data import Scenario, scenario, scenario_names
-from dbull.errors import MethodError, SettingsError
+from dbull.errors import MethodError, SettingsError, check_known
 from dbull.experiments.environment import PeakMemory, describe_environment
 from dbull.experiments.registry import ResolvedMethod, build, resolve
 from dbull.experiments.results import RunFolder
 from dbull.experiments.scoring import Scorer, final_record
-from dbull.experiments.settings import BenchSettings, MethodChoice, check_known
+from dbull.experiments.settings import BenchSettings, MethodChoice
 
 __all__ = ["RunDone", "StepDone", "bench", "run", "run_folder"]
 

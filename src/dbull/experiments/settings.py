@@ -1,6 +1,5 @@
 """What is to be run: a scenario, methods with their parameters, seeds, and a folder for the results."""
 
-import difflib
 import re
 import sys
 from collections.abc import Iterable, Mapping
@@ -8,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dbull.errors import SettingsError
+from dbull.errors import SettingsError, check_known
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -18,14 +17,13 @@ else:
 __all__ = [
     "BenchSettings",
     "MethodChoice",
-    "check_known",
     "parse_assignments",
     "parse_seeds",
     "read_config",
-    "unknown_name",
 ]
 
 DEFAULT_OUT = Path("results")
+MAX_SEEDS = 10_000  # in one range; more is a slip of the finger
 CONFIG_KEYS = ("scenario", "seeds", "out", "methods")
 METHOD_KEYS = ("name", "path", "label", "settings")
 SAFE_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -73,20 +71,6 @@ class BenchSettings:
             raise SettingsError("seeds must hold at least one whole number")
 
 
-def unknown_name(kind: str, name: str, known: Iterable[str]) -> SettingsError:
-    """Make the error for a name that is not among ``known``, with the nearest one."""
-    known = sorted(known)
-    nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    hint = f"did you mean {nearest[0]!r}? " if nearest else ""
-    return SettingsError(f"unknown {kind} {name!r}: {hint}known: {', '.join(known) if known else 'none'}")
-
-
-def check_known(kind: str, name: str, known: Iterable[str]) -> None:
-    """Refuse a name that is not among ``known``."""
-    if name not in known:
-        raise unknown_name(kind, name, known)
-
-
 def parse_seeds(text: str) -> tuple[int, ...]:
     """Read ``"0..4"`` (both ends included), ``"0,2,5"``, ``"7"``, or a mixture such as ``"0..2,9"``."""
     seeds: list[int] = []
@@ -100,6 +84,8 @@ def parse_seeds(text: str) -> tuple[int, ...]:
         last = first if match[2] is None else int(match[2])
         if last < first:
             raise SettingsError(f"seeds {text!r}: {first}..{last} runs backwards")
+        if last - first >= MAX_SEEDS:
+            raise SettingsError(f"seeds {text!r}: {first}..{last} is more than {MAX_SEEDS} seeds")
         seeds.extend(range(first, last + 1))
     return _checked_seeds(seeds, repr(text))
 

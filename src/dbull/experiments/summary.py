@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from dbull.errors import ResultsError
+from dbull.errors import ResultsError, check_known
 from dbull.experiments.results import Result
-from dbull.experiments.settings import check_known
 from dbull.metrics import SCORE_NAMES
 
 __all__ = [

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from dbull.experiments.settings import check_known
+from dbull.errors import check_known
 from dbull.experiments.summary import COUNTS, PLAIN, Row, Summary
 
 __all__ = ["FORMATS", "HEADINGS", "render"]

@@ -2,19 +2,15 @@
 
 Cluster ids are names, not numbers: every score is unchanged when ids are renamed one to one. Each distinct id
 is a cluster, a noise id such as -1 included. All scores are larger-is-better and at most 1.
+
+scikit-learn and scipy are imported by the functions that call them: tables and error messages of the command
+line need the names of the scores only, and these imports take more than a second.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import linear_sum_assignment
-from sklearn.metrics import (
-    adjusted_rand_score,
-    homogeneity_completeness_v_measure,
-    normalized_mutual_info_score,
-)
-from sklearn.metrics.cluster import contingency_matrix
 
 from dbull.errors import DataError
 
@@ -52,6 +48,12 @@ def clustering_scores(y_true: ArrayLike, ids: ArrayLike) -> dict[str, float]:
     y_true : (N,) true classes
     ids : (N,) cluster ids
     """
+    from sklearn.metrics import (
+        adjusted_rand_score,
+        homogeneity_completeness_v_measure,
+        normalized_mutual_info_score,
+    )
+
     y_true, ids = _pair(y_true, ids)
     homogeneity, completeness, v_measure = homogeneity_completeness_v_measure(y_true, ids)
     scores = {
@@ -94,6 +96,8 @@ def hungarian_accuracy(y_true: ArrayLike, ids: ArrayLike) -> float:
     With more clusters than classes the spare clusters are paired with nothing and their rows count as wrong,
     so splitting a class costs.
     """
+    from scipy.optimize import linear_sum_assignment
+
     table = _table(*_pair(y_true, ids))
     rows, columns = linear_sum_assignment(table, maximize=True)
     return float(table[rows, columns].sum() / table.sum())
@@ -163,5 +167,7 @@ def _pair(y_true: ArrayLike, ids: ArrayLike) -> tuple[NDArray[np.int64], NDArray
 
 def _table(y_true: NDArray[np.int64], ids: NDArray[np.int64]) -> NDArray[np.int64]:
     """Count rows per (class, cluster), both in sorted order."""
+    from sklearn.metrics.cluster import contingency_matrix
+
     table: NDArray[np.int64] = contingency_matrix(y_true, ids).astype(np.int64)
     return table

@@ -1,12 +1,12 @@
 """What every reader yields, and what they share: columns chosen by name, refusal of what is no number."""
 
-import difflib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from dbull.errors import DataError
+from dbull.errors import DataError, did_you_mean
 
 __all__ = ["Chunk", "ReadSettings", "Selection", "check_finite", "make_chunk", "select_columns"]
 
@@ -88,27 +88,29 @@ class Selection:
 
 def select_columns(names: Sequence[str], settings: ReadSettings, where: str) -> Selection:
     """Find the columns asked for by name; refuse missing ones, and name the nearest."""
-    repeated = sorted({name for name in names if names.count(name) > 1})
-    if repeated:
+    position = {name: i for i, name in enumerate(names)}  # a table may have a hundred thousand columns
+    if len(position) < len(names):
+        repeated = sorted(name for name, count in Counter(names).items() if count > 1)
         raise DataError(
             f"{where}: column names must differ; {', '.join(map(repr, repeated))} occurs more than once"
         )
     wanted = settings.columns
     if wanted is None:
         wanted = tuple(name for name in names if name != settings.key)
-    asked = [*wanted, *([settings.key] if settings.key is not None else [])]
-    missing = [name for name in asked if name not in names]
+    asked = dict.fromkeys((*wanted, *([settings.key] if settings.key is not None else [])))
+    missing = [name for name in asked if name not in position]
     if missing:
-        nearest = difflib.get_close_matches(missing[0], names, n=1)
-        hint = f" (did you mean '{nearest[0]}'?)" if nearest else ""
         has = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
-        raise DataError(f"{where}: no column {', '.join(map(repr, missing))}{hint}; the file has {has}")
+        raise DataError(
+            f"{where}: no column {', '.join(map(repr, missing))}; "
+            f"{did_you_mean(missing[0], names)}the file has {has}"
+        )
     if not wanted:
         raise DataError(f"{where}: no columns are left to read besides the key")
     return Selection(
-        positions=tuple(names.index(name) for name in wanted),
+        positions=tuple(position[name] for name in wanted),
         names=tuple(wanted),
-        key_position=names.index(settings.key) if settings.key is not None else None,
+        key_position=position[settings.key] if settings.key is not None else None,
         unused=tuple(name for name in names if name not in asked),
     )
 

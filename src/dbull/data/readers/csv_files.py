@@ -17,6 +17,8 @@ from dbull.errors import DataError
 
 __all__ = ["read_csv", "read_csv_stream"]
 
+_MAX_BLOCK = 2**31 - 1  # pyarrow holds the size in 32 bits
+
 
 def read_csv(path: Path, settings: ReadSettings) -> Iterator[Chunk]:
     """Yield the rows of a .csv or .csv.gz file."""
@@ -33,6 +35,8 @@ def read_csv_stream(stream: BinaryIO | gzip.GzipFile, settings: ReadSettings, wh
         raise DataError(f"{where}: not UTF-8 text ({error.reason} at byte {error.start})") from error
     except (EOFError, zlib.error, OSError) as error:
         raise DataError(f"{where}: truncated or damaged ({error})") from error
+    except csv.Error as error:  # most often a quote that is never closed and swallows the rest of the file
+        raise DataError(f"{where}: not readable as CSV ({error}); is a quote left open?") from error
     finally:
         text.detach()
 
@@ -84,9 +88,13 @@ def _parse(lines: list[str], n_columns: int, selection: Selection) -> np.ndarray
         return np.loadtxt(lines, delimiter=",", usecols=selection.positions, comments=None, ndmin=2)
     all_names = [str(position) for position in range(n_columns)]
     wanted = [str(position) for position in selection.positions]
+    text = "".join(lines).encode()
     table = pyarrow.csv.read_csv(
-        pyarrow.py_buffer("".join(lines).encode()),
-        read_options=pyarrow.csv.ReadOptions(column_names=all_names, use_threads=False),
+        pyarrow.py_buffer(text),
+        # One block: a row of very many columns may be longer than pyarrow's usual one.
+        read_options=pyarrow.csv.ReadOptions(
+            column_names=all_names, use_threads=False, block_size=min(len(text) + 1, _MAX_BLOCK)
+        ),
         convert_options=pyarrow.csv.ConvertOptions(
             include_columns=wanted,
             column_types={name: pyarrow.float64() for name in wanted},
@@ -131,6 +139,8 @@ def _locate_text(rows: list[list[str]], selection: Selection, first_row: int, wh
             cell = row[position].strip()
             if not _is_number(cell):
                 what = "the cell is empty" if not cell else f"{cell[:40]!r} is not a number"
+                if ";" in cell or "\t" in cell:
+                    what += " (cells are separated by commas, not by semicolons or tabs)"
                 raise DataError(
                     f"{where}: row {first_row + number + 1}, column '{name}': {what}; "
                     "leave the column out, make it the key, or mend the file"
@@ -142,4 +152,4 @@ def _is_number(cell: str) -> bool:
         float(cell)
     except ValueError:
         return False
-    return True
+    return "_" not in cell  # Python's 1_000 is no number in a file
