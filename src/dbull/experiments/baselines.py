@@ -4,6 +4,7 @@ Each has ``fit`` or ``partial_fit``, and ``predict``. A class that must be told 
 says so by ``told_true_k_as``, the name of the parameter that takes it; no other method ever receives it.
 """
 
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from sklearn.cluster import HDBSCAN, KMeans, MiniBatchKMeans
 from sklearn.decomposition import PCA
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.utils.metaestimators import available_if
+from threadpoolctl import threadpool_limits
 
 from dbull.errors import SettingsError
 
@@ -80,13 +82,15 @@ class UmapHdbscan(BaseEstimator):
             from umap import UMAP
         except ImportError as error:
             raise SettingsError("umap-hdbscan needs umap-learn: pip install 'dbull[umap]'") from error
-        self.umap_ = UMAP(
+        umap = UMAP(
             n_components=self.n_dims,
             n_neighbors=min(self.n_neighbors, len(X) - 1),
             min_dist=0.0,
             random_state=self.random_state,
             n_jobs=1,  # UMAP is repeatable only in one thread
-        ).fit(X)
+        )
+        with _threads_kept():
+            self.umap_ = umap.fit(X)
         embedding = self.umap_.embedding_
         labels = HDBSCAN(min_cluster_size=self.min_cluster_size, copy=True).fit_predict(embedding)
         clustered = labels >= 0
@@ -98,8 +102,19 @@ class UmapHdbscan(BaseEstimator):
 
     def predict(self, X: Array) -> Array:
         """Return the cluster of the nearest clustered training row, (N,)."""
-        ids: Array = self.nearest_.predict(self.umap_.transform(X))
+        with _threads_kept():
+            embedding = self.umap_.transform(X)
+        ids: Array = self.nearest_.predict(embedding)
         return ids
+
+
+def _threads_kept() -> AbstractContextManager[Any]:
+    """Put the thread numbers back: UMAP's compiler sets them for the whole process, PyTorch's included.
+
+    What runs after it in the same process would take other times and might round otherwise.
+    """
+    limits: AbstractContextManager[Any] = threadpool_limits(limits=1, user_api="openmp")
+    return limits
 
 
 def _learner_has(name: str) -> Any:
