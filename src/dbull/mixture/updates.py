@@ -37,7 +37,7 @@ __all__ = [
     "summarize",
 ]
 
-CHUNK_NUMBERS = 1 << 19  # numbers in one chunk of Phi and of log rho together
+CHUNK_NUMBERS = 1 << 20  # numbers in one chunk of Phi and of log rho together
 MIN_CHUNK_ROWS = 32
 
 
