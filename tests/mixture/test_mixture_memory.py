@@ -5,6 +5,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from records import assert_same
 from ten_points import make_case
 
 from dbull.mixture.memory import StatsMemory
@@ -12,19 +13,7 @@ from dbull.mixture.posterior import global_step
 from dbull.mixture.stats import SufficientStats
 from dbull.mixture.updates import Points, local_summary, summarize
 
-FIELDS = ("counts", "sum_z", "sum_zz", "entropy")
 D = 2
-
-
-def assert_same(a, b, tolerance=1e-9):
-    for name in FIELDS:
-        torch.testing.assert_close(
-            getattr(a, name),
-            getattr(b, name),
-            rtol=tolerance,
-            atol=tolerance,
-            msg=lambda m, n=name: f"{n}: {m}",
-        )
 
 
 def summary(z, r):
