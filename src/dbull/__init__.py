@@ -5,13 +5,18 @@ from typing import TYPE_CHECKING
 from dbull.errors import DataError, DbullError, NumericalError
 
 if TYPE_CHECKING:
+    from dbull.methods.dbull import DBULL
     from dbull.methods.dp_mixture import DPMixture
 
-__all__ = ["DPMixture", "DataError", "DbullError", "NumericalError"]
+__all__ = ["DBULL", "DPMixture", "DataError", "DbullError", "NumericalError"]
 
 
 def __getattr__(name: str) -> object:
     """Import estimators when they are first asked for: torch takes seconds, and `dbull --help` needs none."""
+    if name == "DBULL":
+        from dbull.methods.dbull import DBULL
+
+        return DBULL
     if name == "DPMixture":
         from dbull.methods.dp_mixture import DPMixture
 

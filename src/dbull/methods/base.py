@@ -9,30 +9,32 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from dbull.errors import DataError
 
-__all__ = ["check_number", "check_rows"]
+__all__ = ["check_number", "check_rows", "new_seed"]
 
 
 def check_rows(
-    estimator: BaseEstimator, X: ArrayLike, *, reset: bool, min_rows: int = 1
-) -> NDArray[np.float64]:
+    estimator: BaseEstimator, X: ArrayLike, *, reset: bool, min_rows: int = 1, keep_float32: bool = False
+) -> NDArray[Any]:
     """Return X as a float64 array of shape (n_rows, n_columns) with only finite numbers.
 
     Takes numpy, torch, pandas, polars (eager and lazy) and whatever scikit-learn takes. With `reset` the
-    number and names of columns are remembered, otherwise compared with those remembered.
+    number and names of columns are remembered, otherwise compared with those remembered. `keep_float32` lets
+    float32 rows stay what they are.
     """
     if isinstance(X, torch.Tensor):
         X = X.detach().cpu().numpy()
     elif type(X).__name__ == "LazyFrame":
         X = X.collect()  # type: ignore[union-attr]
-    rows: NDArray[np.float64] = validate_data(
+    rows: NDArray[Any] = validate_data(
         estimator,
         X,
         reset=reset,
-        dtype=np.float64,
+        dtype=[np.float64, np.float32] if keep_float32 else np.float64,
         order="C",  # sums in one order, so that the container changes no bit of the result
         ensure_all_finite=False,
         ensure_min_samples=min_rows,
@@ -73,3 +75,11 @@ def check_number(
         ok = float(value) >= at_least
     if not ok:
         raise ValueError(f"{name} must be {allowed}; got {value!r}.")
+
+
+def new_seed(random_state: Any) -> int:
+    """Return the seed of a new life from scikit-learn's `random_state`."""
+    if isinstance(random_state, numbers.Integral):
+        check_number("random_state", random_state, at_least=0, whole=True)
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31 - 1))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from dbull.errors import DataError
-from dbull.methods.base import check_number, check_rows
+from dbull.methods.base import check_number, check_rows, new_seed
 from dbull.mixture.fit import FitSettings, Fitted, fit_data_set
 from dbull.mixture.memory import StatsMemory
 from dbull.mixture.posterior import MixturePosterior, mean_weights
@@ -230,13 +229,6 @@ class DPMixture(ClusterMixin, DensityMixin, BaseEstimator):
             )
         return _Coordinates(shift, np.where(constant, 1.0, spread), FAR)
 
-    def _new_seed(self) -> int:
-        """Return the seed of a new life."""
-        if isinstance(self.random_state, numbers.Integral):
-            check_number("random_state", self.random_state, at_least=0, whole=True)
-            return int(self.random_state)
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
-
     def _settings(self, n_columns: int) -> FitSettings:
         """Check the parameters and turn them into settings of the engine."""
         if self.prior not in ("data", "paper"):
@@ -269,7 +261,11 @@ class DPMixture(ClusterMixin, DensityMixin, BaseEstimator):
         """Learn one data set and fold it into the memory; nothing of self changes before that is done."""
         settings = self._settings(rows.shape[1])
         if first:
-            coords, memory, seed = self._coordinates(rows), StatsMemory.empty(rows.shape[1]), self._new_seed()
+            coords, memory, seed = (
+                self._coordinates(rows),
+                StatsMemory.empty(rows.shape[1]),
+                new_seed(self.random_state),
+            )
             n_rows_seen = n_data_sets = 0
         else:
             coords, memory, seed = self._coords, replace(self.memory_), self._seed

@@ -12,8 +12,9 @@ import torch
 from dbull.mixture.memory import StatsMemory
 from dbull.mixture.moves import Evidence
 from dbull.mixture.posterior import MixturePosterior
-from dbull.mixture.prior import MixturePrior
+from dbull.mixture.prior import MixturePrior, adapted_prior
 from dbull.mixture.search import FitProgress, Search, SearchSettings, memoized_laps
+from dbull.mixture.stats import SufficientStats
 from dbull.mixture.updates import Points, n_features
 
 __all__ = ["FitSettings", "Fitted", "default_evidence", "fit_data_set"]
@@ -37,12 +38,17 @@ class FitSettings:
     search_rows: int = 10_000  # structure is searched on a sample of this size first
     final_laps: int = 20
     final_tolerance: float = 1e-6
+    pooled_share: float = 0.0  # part of the evidence that the expectation of a covariance counts for
     search: SearchSettings = field(default_factory=SearchSettings)
 
     def weight(self, n_rows: int, n_dims: int, n_components: int) -> float:
         """Return how much each of `n_rows` observations counts when structure is decided."""
         allowed = default_evidence(n_dims, n_components) if self.max_evidence is None else self.max_evidence
         return min(1.0, allowed / n_rows)
+
+    def pooled_rows(self, n_rows: int, n_dims: int) -> float:
+        """Return how many observations, weighted like the others, the expected covariance counts for."""
+        return self.pooled_share * n_rows * self.weight(n_rows, n_dims, 1)
 
 
 @dataclass(frozen=True)
@@ -70,28 +76,48 @@ def default_evidence(n_dims: int, n_components: int) -> float:
 
 
 def fit_data_set(
-    memory: StatsMemory, points: Points, settings: FitSettings, generator: torch.Generator
+    memory: StatsMemory,
+    points: Points,
+    settings: FitSettings,
+    generator: torch.Generator,
+    start: SufficientStats | None = None,
 ) -> Generator[FitProgress, None, Fitted]:
     """Fit the data set in memory, yielding progress; the memory is changed in place, but not folded.
 
     Structure is searched on a random sample first (a search visits its rows many times), then taken to all
-    rows, where rare components get their chance.
+    rows, where rare components get their chance. With `start`, statistics of the memory's components on these
+    very rows, the search goes on from there.
     """
     n_rows, s = len(points), settings
-    start = None
-    if n_rows > 1.5 * s.search_rows:
+    if start is None and n_rows > 1.5 * s.search_rows:
         chosen = torch.randperm(n_rows, generator=generator)[: s.search_rows].sort().values
         sample = points.take(chosen)
         # What fails on the sample gets its second chance on all rows.
         once = replace(s.search, second_chances=0)
         weight_at = partial(s.weight, len(sample), points.n_dims)
-        yield from Search(memory, sample, s.prior, s.concentration, weight_at, once, generator).run()
+        yield from Search(
+            memory,
+            sample,
+            s.prior,
+            s.concentration,
+            weight_at,
+            once,
+            generator,
+            None,
+            s.pooled_rows(len(sample), points.n_dims),
+        ).run()
         start = memory.overall + memory.stream.scaled(n_rows / s.search_rows)
     weight_at = partial(s.weight, n_rows, points.n_dims)
-    search = Search(memory, points, s.prior, s.concentration, weight_at, s.search, generator, start)
+    pooled_rows = s.pooled_rows(n_rows, points.n_dims)
+    search = Search(
+        memory, points, s.prior, s.concentration, weight_at, s.search, generator, start, pooled_rows
+    )
     yield from search.run()
 
     prior = search.evidence.prior
+    if s.prior is None and pooled_rows > 0:
+        # All observations count in full from here, and so does the expectation of a covariance.
+        prior = adapted_prior(memory.total, s.concentration, pooled_rows / search.evidence.weight)
     full = Evidence(prior)
     for elbo in memoized_laps(
         full, memory, search.batches, full.posterior(memory.total), s.final_laps, s.final_tolerance

@@ -52,13 +52,19 @@ def paper_prior(n_dims: int, concentration: float = 1.0) -> MixturePrior:
     )
 
 
-def adapted_prior(stats: SufficientStats, concentration: float = 1.0) -> MixturePrior:
+def adapted_prior(
+    stats: SufficientStats, concentration: float = 1.0, pooled_rows: float = 0.0
+) -> MixturePrior:
     """Return a prior in the units of the data, from the statistics of the components found so far.
 
     A component is expected to have the covariance that components have on average (pooled within
     components), and means are expected to spread as they do: mean_precision is the ratio of the two. With a
     single component this is the covariance of the data. Shift, rescaling and (with many more rows than
     columns) any invertible linear map of the data change nothing but the units.
+
+    `pooled_rows` is how many observations the expectation of a covariance counts for, beyond the least that a
+    prior can count. Without it a component may become as broad as it likes and catch what lies between the
+    others; with it, components differ in shape only as far as their rows insist.
     """
     D = stats.n_dims
     n_rows = stats.counts.sum()
@@ -79,5 +85,6 @@ def adapted_prior(stats: SufficientStats, concentration: float = 1.0) -> Mixture
     apart = (offset * torch.linalg.solve(scale_inv, offset.T).T).sum(1)
     share = stats.counts / n_rows
     mean_precision = min(1.0, D / max(float((share * apart).sum()), TINY))
-    # With D + 2 degrees of freedom the expected covariance of a component is scale_inv itself.
-    return MixturePrior(concentration, mean, mean_precision, D + 2.0, 0.5 * (scale_inv + scale_inv.T))
+    # The expected covariance of a component is scale_inv / (dof - D - 1).
+    scale_inv = (0.5 + 0.5 * pooled_rows) * (scale_inv + scale_inv.T)
+    return MixturePrior(concentration, mean, mean_precision, D + 2.0 + pooled_rows, scale_inv)

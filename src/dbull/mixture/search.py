@@ -71,6 +71,8 @@ class Search:
         How much each observation counts when structure is decided, given the number of components.
     start
         Statistics to start from instead of the memory's own, e.g. those of a sample scaled up.
+    pooled_rows
+        How many (weighted) observations the adapted prior's expectation of a covariance counts for.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class Search:
         settings: SearchSettings,
         generator: torch.Generator,
         start: SufficientStats | None = None,
+        pooled_rows: float = 0.0,
     ):
         self.memory = memory
         self.points = points
@@ -90,13 +93,14 @@ class Search:
         self.generator = generator
         self.batches = points.batches(max(1, round(len(points) / settings.batch_rows)))
         self.adapts = prior is None
+        self.pooled_rows = pooled_rows
         if memory.n_components == 0:
             memory.add_components(1)
             start = summarize(torch.zeros(len(points), 1, dtype=torch.float64), points)
         start = memory.total if start is None else start
         self.weight_at = weight_at
         weight = weight_at(memory.n_components)
-        self.evidence = Evidence(prior or adapted_prior(start, concentration), weight)
+        self.evidence = Evidence(prior or adapted_prior(start, concentration, pooled_rows), weight)
         self.next_posterior = self.evidence.posterior(start)
         self.failed: dict[tuple[str, tuple[int, ...]], float] = {}
 
@@ -155,7 +159,7 @@ class Search:
     def adapt(self) -> bool:
         """Bring prior and weight in step with what was found; return whether that changed enough to go on."""
         old, weight = self.evidence.prior, self.weight_at(self.memory.n_components)
-        new = adapted_prior(self.memory.total, old.concentration) if self.adapts else old
+        new = adapted_prior(self.memory.total, old.concentration, self.pooled_rows) if self.adapts else old
         log_volume = float(torch.logdet(new.scale_inv) - torch.logdet(old.scale_inv)) / old.n_dims
         if max(abs(log_volume), abs(math.log(weight / self.evidence.weight))) < ADAPTED:
             return False

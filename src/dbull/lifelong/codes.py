@@ -1,0 +1,82 @@
+"""The mixture on the codes of the data set in memory, followed as the encoder moves."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from dbull.lifelong.objective import FrozenMixture
+from dbull.mixture.fit import FitSettings, Fitted, fit_data_set
+from dbull.mixture.memory import StatsMemory
+from dbull.mixture.moves import MoveRecord
+from dbull.mixture.updates import Points, local_step, summarize
+
+__all__ = ["CodeMixture"]
+
+
+class CodeMixture:
+    """A mixture that is fitted to codes again and again, each time from what was found before.
+
+    Attributes
+    ----------
+    memory
+        Statistics of the components.
+    labels
+        Most probable component of each row, (N,).
+    responsibilities
+        (N, K) float32.
+    moves
+        Accepted moves of the latest search.
+    changed_share
+        Share of rows that changed component in the latest search.
+    """
+
+    def __init__(
+        self, n_dims: int, settings: FitSettings, use_variance: bool, generator: torch.Generator
+    ) -> None:
+        self.memory = StatsMemory.empty(n_dims)
+        self.settings = settings
+        self.use_variance = use_variance
+        self.generator = generator
+        self.moves: tuple[MoveRecord, ...] = ()
+        self.changed_share = 1.0
+        self.labels = torch.zeros(0, dtype=torch.int64)
+        self.responsibilities: Tensor | None = None
+        self._fitted: Fitted | None = None
+        self._held_by: Tensor | None = None  # id of each row's component
+
+    @property
+    def fitted(self) -> Fitted:
+        """What the latest search left."""
+        assert self._fitted is not None, "search first"
+        return self._fitted
+
+    def frozen(self, device: torch.device | str) -> FrozenMixture:
+        """Return the mixture as the networks see it."""
+        return FrozenMixture.of(self.fitted.posterior, device)
+
+    def search(self, mean: Tensor, var: Tensor | None) -> None:
+        """Fit the mixture to codes (N, D); from one component at first, then from what was found before."""
+        points = Points.from_rows(mean, var if self.use_variance else None)
+        start = None
+        if self.responsibilities is not None:
+            # The encoder has moved: components first follow the rows that they hold.
+            start = summarize(self.responsibilities.to(torch.float64).log(), points)
+        moves = []
+        fitting = fit_data_set(self.memory, points, self.settings, self.generator, start)
+        while True:
+            try:
+                step = next(fitting)
+            except StopIteration as end:
+                self._fitted = end.value
+                break
+            if step.move is not None and step.move.accepted:
+                moves.append(step.move)
+        self.moves = tuple(moves)
+        log_resp = local_step(self.fitted.posterior, points)
+        self.labels = log_resp.argmax(1)
+        self.responsibilities = log_resp.exp_().to(torch.float32)
+        held_by = torch.tensor(self.memory.ids)[self.labels]
+        if self._held_by is not None:
+            self.changed_share = float((held_by != self._held_by).double().mean())
+        self._held_by = held_by

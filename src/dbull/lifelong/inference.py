@@ -1,0 +1,76 @@
+"""Answers about rows, in chunks of one fixed size.
+
+Matrix products round differently for different numbers of rows. Padding every chunk to one size makes a row's
+answer independent of the rows beside it.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from dbull.lifelong.objective import FrozenMixture, row_terms
+from dbull.nets.vae import VAE
+
+__all__ = ["decode_codes", "encode_rows", "row_bounds"]
+
+CHUNK_ROWS = 1024
+N_NOISE = 4  # draws of z per row in a row's bound, in pairs of opposite sign
+
+
+@torch.no_grad()
+def encode_rows(vae: VAE, inputs: Tensor) -> tuple[Tensor, Tensor]:
+    """Return encoder mean and variance (N, D), float64 on the CPU."""
+    if not vae.learns:
+        mean, log_var = vae.encode(inputs)
+        return mean.to(torch.float64), log_var.exp().to(torch.float64)
+    device = next(vae.parameters()).device
+    means, variances = [], []
+    for chunk in inputs.split(CHUNK_ROWS):
+        mean, log_var = vae.encode(padded(chunk).to(device))
+        means.append(mean[: len(chunk)].cpu().to(torch.float64))
+        variances.append(log_var[: len(chunk)].exp().cpu().to(torch.float64))
+    return torch.cat(means), torch.cat(variances)
+
+
+@torch.no_grad()
+def decode_codes(vae: VAE, codes: Tensor) -> Tensor:
+    """Return the expected values (N, d) at latent vectors (N, D), float32 on the CPU."""
+    if not vae.learns:
+        return codes.to(torch.float32)
+    device = next(vae.parameters()).device
+    parts = [
+        vae.likelihood.mean(vae.decode(padded(chunk.to(torch.float32)).to(device)))[: len(chunk)].cpu()
+        for chunk in codes.split(CHUNK_ROWS)
+    ]
+    return torch.cat(parts)
+
+
+@torch.no_grad()
+def row_bounds(vae: VAE, mixture: FrozenMixture, values: Tensor, inputs: Tensor, seed: int) -> Tensor:
+    """Return each row's share of the evidence lower bound, (N,) float64.
+
+    The expectation over z is that of a few fixed draws, the same for every row and call.
+    """
+    device = next(vae.parameters()).device
+    generator = torch.Generator().manual_seed(seed)
+    half = torch.randn(N_NOISE // 2, vae.shape.latent_dim, generator=generator)
+    noises = torch.cat([half, -half]).to(device)
+    bounds = []
+    for some_values, some_inputs in zip(values.split(CHUNK_ROWS), inputs.split(CHUNK_ROWS), strict=True):
+        mean, log_var = vae.encode(padded(some_inputs).to(device))
+        shown = padded(some_values).to(device)
+        draws = [
+            row_terms(vae, mixture, shown, mean, log_var, noise.expand_as(mean)).elbo for noise in noises
+        ]
+        bounds.append(torch.stack(draws).mean(0)[: len(some_values)].cpu().to(torch.float64))
+    return torch.cat(bounds)
+
+
+def padded(chunk: Tensor) -> Tensor:
+    """Return the chunk with rows of zeros up to CHUNK_ROWS."""
+    if len(chunk) == CHUNK_ROWS:
+        return chunk
+    full = chunk.new_zeros(CHUNK_ROWS, chunk.shape[1])
+    full[: len(chunk)] = chunk
+    return full

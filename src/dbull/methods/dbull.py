@@ -1,0 +1,482 @@
+"""`DBULL`: a deep representation and its clusters, learned together without labels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    ClusterMixin,
+    DensityMixin,
+    TransformerMixin,
+)
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_array, check_is_fitted
+
+from dbull.errors import DataError, SettingsError, check_known
+from dbull.lifelong.inference import decode_codes, encode_rows, row_bounds
+from dbull.lifelong.learn import Progress, learn
+from dbull.lifelong.objective import FrozenMixture
+from dbull.lifelong.settings import OBJECTIVES, PRETRAININGS, LearnSettings, Recipe, epochs_for, recipe_for
+from dbull.lifelong.state import LearnerState
+from dbull.methods.base import check_number, check_rows, new_seed
+from dbull.mixture.elbo import elbo_terms
+from dbull.mixture.fit import FitSettings
+from dbull.mixture.posterior import mean_weights
+from dbull.mixture.search import SearchSettings
+from dbull.mixture.updates import Points, log_predictive
+from dbull.nets.augment import Augmentation, ImageShifts, MaskingNoise
+from dbull.nets.inputs import KINDS, InputView, fit_inputs, guess_kind
+from dbull.nets.likelihood import LIKELIHOODS, choose_likelihood
+from dbull.nets.vae import ENCODERS, VAE, NetworkShape
+from dbull.probability.normal_wishart import expected_covariance
+
+__all__ = ["DBULL"]
+
+
+class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, DensityMixin, BaseEstimator):
+    """Deep Bayesian clustering: a variational autoencoder whose prior is a Dirichlet process mixture.
+
+    The networks and the mixture of their codes are learned in turn, from one cluster; births and merges find
+    the number of clusters. No label and no number of clusters is ever asked for.
+
+    Parameters
+    ----------
+    objective : {"default", "paper"}, default="default"
+        "paper": the terms of the paper alone (reconstruction, expected log prior, entropy), pretrained as an
+        autoencoder, one component per cluster. "default" adds what helps, per kind of data: a neighbourhood
+        term, a fixed front end for images, clusters as groups of components.
+    kind : {"auto", "images", "dense", "sparse"}, default="auto"
+        What rows are. "auto": images if `image_shape` is given, sparse if non-negative and mostly zero,
+        else dense.
+    image_shape : tuple of int or None, default=None
+        (height, width) or (height, width, channels) of the image in each row.
+    encoder : {"auto", "mlp", "conv", "identity"}, default="auto"
+        "identity" takes rows as embeddings already. "auto": "identity" if rows are no wider than
+        `latent_dim`, since there is nothing to compress, else "mlp".
+    latent_dim : int, default=10
+        Width of a code.
+    hidden_dims : "auto" or tuple of int, default="auto"
+        Widths of the encoder's hidden layers; the decoder mirrors them. (500, 500, 2000) in the paper.
+    likelihood : {"auto", "bernoulli", "gaussian", "gaussian-fixed", "gaussian-learned"}, default="auto"
+        What the decoder describes: probabilities; values with one variance, learned or fixed; or with a
+        variance for each value, bounded from below. "auto": Bernoulli for images, else "gaussian".
+    front_end : "auto" or bool, default="auto"
+        Whether the encoder sees fixed features of images (straightened, histograms of gradients) instead of
+        pixels. The decoder gives back pixels in any case.
+    augment : "auto", None, or callable, default="auto"
+        Random changes of each sample at each visit: `ImageShifts`, `MaskingNoise`, or any function of rows
+        and a torch.Generator.
+    pretraining : {"end-to-end", "stacked"}, default="end-to-end"
+        "stacked" trains a denoising autoencoder layer by layer first.
+    neighbourhood : "auto" or float, default="auto"
+        Weight of the neighbourhood term, in nats per row; 0 switches it off.
+    n_neighbours : int, default=15
+        Neighbours of a row in the graph.
+    join : "auto" or float, default="auto"
+        Components that share at least this part of their edges in the graph are one cluster; 0 keeps
+        each component a cluster.
+    use_encoder_variance : bool, default=False
+        Whether the statistics of the mixture count the variance of each code, or the means alone.
+    concentration, max_evidence, max_clusters
+        As in `DPMixture`.
+    pooling : "auto" or float, default="auto"
+        How much the covariances of components are held together, as a part of all evidence.
+    epochs, joint_epochs : "auto" or int, default="auto"
+        Epochs before the first search for clusters; epochs of networks and mixture in turn, at most.
+    batch_size : "auto" or int, default="auto"
+        Rows per gradient step.
+    learning_rate : "auto" or float, default="auto"
+        Of Adam, before the first search.
+    random_state : int, RandomState instance or None, default=None
+        With an int, the same data give the same result on the same machine.
+    device : str, default="cpu"
+        Where the networks live, as torch names it.
+    callback : callable or None, default=None
+        Called with each `Progress` while learning.
+
+    Attributes
+    ----------
+    n_clusters_ : int
+        Number of clusters.
+    cluster_ids_ : ndarray of shape (n_clusters_,)
+        Ids, the largest cluster first; columns of `predict_proba` are in this order.
+    labels_ : ndarray of shape (n_samples,)
+        Cluster ids of the rows learned.
+    weights_ : ndarray of shape (n_clusters_,)
+        Expected weight of each cluster.
+    elbo_ : float
+        Evidence lower bound of the rows learned, in the units of the data.
+    history_ : list of Progress
+        What happened while learning.
+    chosen_ : dict
+        What "auto" was resolved to.
+    n_features_in_ : int
+        Number of columns.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from dbull import DBULL
+    >>> X = load_digits().data
+    >>> model = DBULL(image_shape=(8, 8), random_state=0).fit(X)
+    >>> model.predict(X[:3]).shape
+    (3,)
+    """
+
+    told_shape_as = "image_shape"  # the runner fills this in for images
+    state_: LearnerState
+
+    def __init__(
+        self,
+        *,
+        objective: str = "default",
+        kind: str = "auto",
+        image_shape: tuple[int, ...] | None = None,
+        encoder: str = "auto",
+        latent_dim: int = 10,
+        hidden_dims: str | tuple[int, ...] = "auto",
+        likelihood: str = "auto",
+        front_end: str | bool = "auto",
+        augment: str | Augmentation | None = "auto",
+        pretraining: str = "end-to-end",
+        neighbourhood: str | float = "auto",
+        n_neighbours: int = 15,
+        join: str | float = "auto",
+        use_encoder_variance: bool = False,
+        concentration: float = 1.0,
+        max_evidence: str | float | None = "auto",
+        pooling: str | float = "auto",
+        max_clusters: int = 1000,
+        epochs: str | int = "auto",
+        joint_epochs: str | int = "auto",
+        batch_size: str | int = "auto",
+        learning_rate: str | float = "auto",
+        random_state: Any = None,
+        device: str = "cpu",
+        callback: Callable[[Progress], object] | None = None,
+    ):
+        self.objective = objective
+        self.kind = kind
+        self.image_shape = image_shape
+        self.encoder = encoder
+        self.latent_dim = latent_dim
+        self.hidden_dims = hidden_dims
+        self.likelihood = likelihood
+        self.front_end = front_end
+        self.augment = augment
+        self.pretraining = pretraining
+        self.neighbourhood = neighbourhood
+        self.n_neighbours = n_neighbours
+        self.join = join
+        self.use_encoder_variance = use_encoder_variance
+        self.concentration = concentration
+        self.max_evidence = max_evidence
+        self.pooling = pooling
+        self.max_clusters = max_clusters
+        self.epochs = epochs
+        self.joint_epochs = joint_epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.random_state = random_state
+        self.device = device
+        self.callback = callback
+
+    def fit(self, X: ArrayLike, y: object = None) -> DBULL:
+        """Forget everything, then learn the data set X. `y` is ignored."""
+        rows = torch.from_numpy(check_rows(self, X, reset=True, min_rows=2, keep_float32=True))
+        self._check_parameters()
+        seed = new_seed(self.random_state)
+        image_shape = self._image_shape(rows.shape[1])
+        kind = guess_kind(rows, image_shape) if self.kind == "auto" else self.kind
+        recipe = recipe_for(self.objective, kind)
+        encoder = self.encoder
+        if encoder == "auto":
+            encoder = "identity" if rows.shape[1] <= self.latent_dim and image_shape is None else "mlp"
+        front_end = recipe.front_end if self.front_end == "auto" else bool(self.front_end)
+        view = fit_inputs(rows, kind, image_shape, front_end and encoder == "mlp")
+        vae = self._networks(rows, view, kind, encoder, image_shape, recipe, seed)
+        settings = self._settings(len(rows), recipe)
+        augment = self._augmentation(recipe, image_shape)
+        history = []
+        learning = learn(vae, view, rows, settings, augment, seed)
+        while True:
+            try:
+                progress = next(learning)
+            except StopIteration as end:
+                state: LearnerState = end.value
+                break
+            history.append(progress)
+            if self.callback is not None:
+                self.callback(progress)
+        self.chosen_ = {
+            "kind": kind,
+            "encoder": encoder,
+            "likelihood": vae.shape.likelihood,
+            "front_end": view.front_end is not None,
+            "augment": augment,
+            "settings": settings,
+        }
+        self.history_ = history
+        self._publish(state, rows)
+        return self
+
+    def fit_predict(self, X: ArrayLike, y: object = None, **kwargs: Any) -> NDArray[np.int64]:
+        """Learn X and return the cluster id of each row."""
+        labels: NDArray[np.int64] = self.fit(X).labels_
+        return labels
+
+    def transform(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Return the latent mean of each row, (n_samples, latent_dim)."""
+        codes: NDArray[np.float64] = self._encode(self._rows(X)).numpy()
+        return codes
+
+    def inverse_transform(self, Z: ArrayLike) -> NDArray[np.float64]:
+        """Return the decoded rows of codes, in the units of the data."""
+        check_is_fitted(self)
+        codes = check_array(Z, dtype=np.float64)
+        if codes.shape[1] != self._n_features_out:
+            raise ValueError(
+                f"codes have {self._n_features_out} columns, got {codes.shape[1]}: give what transform gave."
+            )
+        return self._decode(torch.from_numpy(codes))
+
+    def reconstruct(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Return what the networks make of each row: encoded, then decoded."""
+        return self._decode(self._encode(self._rows(X)))
+
+    def predict(self, X: ArrayLike) -> NDArray[np.int64]:
+        """Return the id of the most probable cluster of each row."""
+        return self._ids(self._encode(self._rows(X)))
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Return the probability of each cluster for each row; columns as in `cluster_ids_`."""
+        proba: NDArray[np.float64] = self.state_.log_proba(self._encode(self._rows(X))).exp().numpy()
+        return proba
+
+    def score_samples(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Return a lower bound on the log density of each row.
+
+        The expectation over codes is that of four fixed draws. With encoder="identity" the log predictive
+        density itself.
+        """
+        rows = self._rows(X)
+        bounds: NDArray[np.float64] = (self._bounds(rows) - self._log_volume()).numpy()
+        return bounds
+
+    def score(self, X: ArrayLike, y: object = None) -> float:
+        """Return the mean of `score_samples`."""
+        return float(self.score_samples(X).mean())
+
+    def sample(
+        self, n_samples: int = 1, cluster: int | None = None
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Draw codes from the mixture, or from one cluster, and decode them: rows and their cluster ids."""
+        check_is_fitted(self)
+        check_number("n_samples", n_samples, at_least=1, whole=True)
+        rng = check_random_state(self.random_state)
+        weights = mean_weights(self.state_.posterior).numpy().copy()
+        cluster_of = self.state_.cluster_of.numpy()
+        if cluster is not None:
+            weights[cluster_of != self._known(cluster)] = 0.0
+        which = rng.choice(len(weights), size=n_samples, p=weights / weights.sum())
+        components = self.state_.posterior.components
+        roots = np.linalg.cholesky(expected_covariance(components).numpy())
+        noise = rng.standard_normal((n_samples, components.n_dims))
+        codes = components.mean.numpy()[which] + np.einsum("nij,nj->ni", roots[which], noise)
+        return self._decode(torch.from_numpy(codes)), cluster_of[which]
+
+    def prototype(self, cluster: int) -> NDArray[np.float64]:
+        """Return the decoded mean of a cluster; of its largest component if it has several."""
+        check_is_fitted(self)
+        counts = self.state_.memory.total.counts.clone()
+        counts[self.state_.cluster_of != self._known(cluster)] = -1.0
+        mean = self.state_.posterior.components.mean[int(counts.argmax())]
+        decoded: NDArray[np.float64] = self._decode(mean[None])[0]
+        return decoded
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Return whether a data set has been learned to the end."""
+        return hasattr(self, "state_")
+
+    # What follows checks parameters and resolves "auto".
+
+    def _check_parameters(self) -> None:
+        check_known("objective", self.objective, OBJECTIVES)
+        check_known("kind of data", self.kind, ("auto", *KINDS))
+        check_known("encoder", self.encoder, ("auto", *ENCODERS))
+        check_known("likelihood", self.likelihood, ("auto", *LIKELIHOODS))
+        check_known("pretraining", self.pretraining, PRETRAININGS)
+        for name, value in (("latent_dim", self.latent_dim), ("n_neighbours", self.n_neighbours)):
+            check_number(name, value, at_least=1, whole=True)
+        check_number("max_clusters", self.max_clusters, at_least=1, whole=True)
+        check_number("concentration", self.concentration, above=0)
+        for name in ("epochs", "joint_epochs", "batch_size"):
+            if getattr(self, name) != "auto":
+                least = 1 if name == "batch_size" else 0
+                check_number(name, getattr(self, name), at_least=least, whole=True, also="or 'auto'")
+        for name in ("neighbourhood", "join", "pooling"):
+            if getattr(self, name) != "auto":
+                check_number(name, getattr(self, name), at_least=0, also="or 'auto'")
+        if self.learning_rate != "auto":
+            check_number("learning_rate", self.learning_rate, above=0, also="or 'auto'")
+        if self.max_evidence is not None and self.max_evidence != "auto":
+            check_number("max_evidence", self.max_evidence, above=0, also="'auto' or None")
+        if self.hidden_dims != "auto":
+            if isinstance(self.hidden_dims, str) or not isinstance(self.hidden_dims, Iterable):
+                raise ValueError(
+                    f"hidden_dims must be 'auto' or a tuple of widths; got {self.hidden_dims!r}."
+                )
+            for width in self.hidden_dims:
+                check_number("each of hidden_dims", width, at_least=1, whole=True)
+        if self.augment not in ("auto", None) and not callable(self.augment):
+            raise ValueError(f"augment must be 'auto', None or a callable; got {self.augment!r}.")
+        if self.kind == "images" and self.image_shape is None:
+            raise SettingsError("kind='images' needs image_shape, e.g. image_shape=(28, 28)")
+
+    def _image_shape(self, n_columns: int) -> tuple[int, int, int] | None:
+        if self.image_shape is None:
+            return None
+        shape = tuple(int(side) for side in self.image_shape)
+        shape = (*shape, 1) if len(shape) == 2 else shape
+        if len(shape) != 3 or min(shape) < 1 or math.prod(shape) != n_columns:
+            raise DataError(
+                f"image_shape {tuple(self.image_shape)} does not fit rows of {n_columns} values: "
+                "give (height, width) or (height, width, channels)"
+            )
+        return shape[0], shape[1], shape[2]
+
+    def _networks(
+        self,
+        rows: torch.Tensor,
+        view: InputView,
+        kind: str,
+        encoder: str,
+        image_shape: tuple[int, int, int] | None,
+        recipe: Recipe,
+        seed: int,
+    ) -> VAE:
+        n_columns = rows.shape[1]
+        likelihood = self.likelihood
+        if likelihood == "auto":
+            likelihood = choose_likelihood(kind == "images")
+        elif likelihood == "bernoulli" and kind != "images":
+            raise SettingsError("likelihood='bernoulli' is for images; other data are scaled beyond [0, 1]")
+        hidden: Iterable[Any] = recipe.hidden_dims if self.hidden_dims == "auto" else self.hidden_dims
+        shape = NetworkShape(
+            view.n_inputs,
+            n_columns,
+            n_columns if encoder == "identity" else self.latent_dim,
+            encoder,
+            tuple(int(width) for width in hidden),
+            likelihood if encoder != "identity" else "gaussian",
+            image_shape if encoder == "conv" else None,
+        )
+        # Initial weights come from torch's global stream; it is put back as it was.
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            vae = VAE(shape)
+        return vae.to(self.device)
+
+    def _settings(self, n_rows: int, recipe: Recipe) -> LearnSettings:
+        def chosen(given: Any, default: Any) -> Any:
+            return default if given == "auto" else given
+
+        max_evidence = chosen(self.max_evidence, None)
+        mixture = FitSettings(
+            concentration=float(self.concentration),
+            max_evidence=math.inf if self.max_evidence is None else max_evidence,
+            pooled_share=float(chosen(self.pooling, recipe.pooled_share)),
+            search=SearchSettings(max_components=self.max_clusters),
+        )
+        batch_rows = int(chosen(self.batch_size, recipe.batch_rows))
+        epochs = epochs_for(n_rows, batch_rows, *recipe.epoch_range)
+        rate = float(chosen(self.learning_rate, recipe.learning_rate))
+        return LearnSettings(
+            n_represent_epochs=int(chosen(self.epochs, epochs)),
+            n_joint_epochs=int(chosen(self.joint_epochs, recipe.n_joint_epochs)),
+            learning_rate=rate,
+            joint_learning_rate=rate * recipe.joint_learning_rate / recipe.learning_rate,
+            batch_rows=batch_rows,
+            n_stacked_epochs=0 if self.pretraining != "stacked" else max(1, epochs // 4),
+            neighbourhood_weight=float(chosen(self.neighbourhood, recipe.neighbourhood_weight)),
+            n_neighbours=int(self.n_neighbours),
+            join_threshold=float(chosen(self.join, recipe.join_threshold)),
+            use_encoder_variance=bool(self.use_encoder_variance),
+            mixture=mixture,
+        )
+
+    def _augmentation(self, recipe: Recipe, image_shape: tuple[int, int, int] | None) -> Augmentation | None:
+        if self.augment != "auto":
+            return self.augment  # type: ignore[return-value]
+        if not recipe.augment:
+            return None
+        return MaskingNoise() if image_shape is None else ImageShifts(*image_shape)
+
+    # What follows turns arrays into codes and the state into fitted attributes.
+
+    def _rows(self, X: ArrayLike) -> torch.Tensor:
+        check_is_fitted(self)
+        return torch.from_numpy(check_rows(self, X, reset=False, keep_float32=True))
+
+    def _encode(self, rows: torch.Tensor) -> torch.Tensor:
+        view = self.state_.view
+        return encode_rows(self.state_.vae, view.inputs(view.values(rows)))[0]
+
+    def _decode(self, codes: torch.Tensor) -> NDArray[np.float64]:
+        values = decode_codes(self.state_.vae, codes)
+        rows: NDArray[np.float64] = self.state_.view.rows(values.to(torch.float64)).numpy()
+        return rows
+
+    def _ids(self, codes: torch.Tensor) -> NDArray[np.int64]:
+        ids: NDArray[np.int64] = self.state_.log_proba(codes).argmax(1).numpy()
+        return ids
+
+    def _known(self, cluster: int) -> int:
+        if cluster not in self.cluster_ids_:
+            raise ValueError(f"there is no cluster {cluster!r}; ids are 0 to {self.n_clusters_ - 1}.")
+        return int(cluster)
+
+    def _bounds(self, rows: torch.Tensor) -> torch.Tensor:
+        """Return each row's bound in the units of the networks."""
+        state = self.state_
+        values = state.view.values(rows)
+        inputs = state.view.inputs(values)
+        if not state.vae.learns:
+            return log_predictive(state.posterior, Points.from_rows(inputs))
+        frozen = FrozenMixture.of(state.posterior, self.device)
+        return row_bounds(state.vae, frozen, values, inputs, state.seed)
+
+    def _log_volume(self) -> float:
+        """Return the log of the units that densities are divided by; probabilities have none."""
+        if self.state_.vae.shape.likelihood == "bernoulli":
+            return 0.0
+        scale = self.state_.view.scale.to(torch.float64)
+        return float(scale.log().sum() * (self.n_features_in_ / len(scale)))
+
+    def _publish(self, state: LearnerState, rows: torch.Tensor) -> None:
+        """Set the fitted attributes."""
+        self.state_ = state
+        self.n_clusters_ = state.n_clusters
+        self.cluster_ids_ = np.arange(self.n_clusters_)
+        self._n_features_out = state.vae.shape.latent_dim
+        weights = mean_weights(state.posterior)
+        self.weights_ = (
+            torch.zeros(self.n_clusters_, dtype=weights.dtype)
+            .index_add_(0, state.cluster_of, weights)
+            .numpy()
+        )
+        self.labels_ = self._ids(self._encode(rows))
+        divergence = elbo_terms(state.prior, state.posterior, state.memory.total)
+        self.elbo_ = (
+            float(self._bounds(rows).sum())
+            + divergence.stick_divergence
+            + divergence.component_divergence
+            - len(rows) * self._log_volume()
+        )

@@ -1,0 +1,72 @@
+"""Small random changes of each sample that leave what it shows as it is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+__all__ = ["Augmentation", "ImageShifts", "MaskingNoise", "uniform"]
+
+Augmentation = Callable[[Tensor, torch.Generator], Tensor]
+
+
+@dataclass(frozen=True)
+class ImageShifts:
+    """Rotate, shift, scale and shear each image by its own random amount; what comes in from outside is 0.
+
+    Parameters
+    ----------
+    height, width, n_channels
+        Shape of an image; rows are (height, width, n_channels) flattened.
+    rotation
+        Largest rotation in degrees.
+    shift
+        Largest shift as a share of the side.
+    scale, shear
+        Largest relative change of size, largest shear.
+    """
+
+    height: int
+    width: int
+    n_channels: int = 1
+    rotation: float = 10.0
+    shift: float = 0.1
+    scale: float = 0.0
+    shear: float = 0.0
+
+    def __call__(self, rows: Tensor, generator: torch.Generator) -> Tensor:
+        """Return changed images as rows (N, height * width * n_channels)."""
+        n = len(rows)
+        angle = uniform((n,), math.radians(self.rotation), generator)
+        size = 1 + uniform((n, 2), self.scale, generator)
+        affine = torch.empty(n, 2, 3)
+        affine[:, 0, 0] = angle.cos() * size[:, 0]
+        affine[:, 0, 1] = uniform((n,), self.shear, generator) - angle.sin()
+        affine[:, 1, 0] = angle.sin()
+        affine[:, 1, 1] = angle.cos() * size[:, 1]
+        affine[:, :, 2] = uniform((n, 2), 2 * self.shift, generator)  # a side is 2 long in these coordinates
+        images = rows.reshape(n, self.height, self.width, self.n_channels).movedim(-1, 1)
+        grid = F.affine_grid(affine.to(rows), list(images.shape), align_corners=False)
+        return F.grid_sample(images, grid, align_corners=False).movedim(1, -1).reshape(n, -1)
+
+
+@dataclass(frozen=True)
+class MaskingNoise:
+    """Set a random share of the values of each row to 0."""
+
+    share: float = 0.2
+
+    def __call__(self, rows: Tensor, generator: torch.Generator) -> Tensor:
+        """Return rows with holes."""
+        kept = torch.rand(rows.shape, generator=generator) >= self.share
+        return rows * kept.to(rows)
+
+
+def uniform(shape: tuple[int, ...], reach: float, generator: torch.Generator) -> Tensor:
+    """Draw from the uniform distribution on [-reach, reach]."""
+    return (torch.rand(shape, generator=generator) * 2 - 1) * reach

@@ -1,0 +1,98 @@
+"""From the user's rows to what the networks see and describe, and back; fixed by the first data.
+
+rows --shift, scale--> values --front end, normalisation--> inputs
+                       (described by the decoder)           (seen by the encoder)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from dbull.errors import check_known
+from dbull.nets.frontend import FrontEnd
+
+__all__ = ["KINDS", "InputView", "fit_inputs", "guess_kind"]
+
+KINDS = ("images", "sparse", "dense")
+SPARSE_SHARE = 0.8  # share of zeros from which non-negative rows count as sparse (word counts and the like)
+CHUNK_ROWS = 4096
+LARGEST_INPUT = 1e6  # in standard deviations: rows further out stay in reach of float32
+
+
+@dataclass(frozen=True)
+class InputView:
+    """What is done to rows before the encoder, and how it is undone after the decoder."""
+
+    kind: str
+    shift: Tensor  # (d,) or (1,)
+    scale: Tensor  # (d,) or (1,)
+    front_end: FrontEnd | None
+    input_shift: Tensor  # (n_inputs,)
+    input_scale: float
+
+    @property
+    def n_inputs(self) -> int:
+        """Numbers per row that the encoder sees."""
+        return len(self.input_shift)
+
+    def values(self, rows: Tensor) -> Tensor:
+        """Return what the decoder describes, float32 (N, d)."""
+        scaled = (rows - self.shift) / self.scale
+        return scaled.clamp(-LARGEST_INPUT, LARGEST_INPUT).to(torch.float32)
+
+    def rows(self, values: Tensor) -> Tensor:
+        """Undo `values`."""
+        return values.to(self.scale) * self.scale + self.shift
+
+    def features(self, values: Tensor) -> Tensor:
+        """Return fixed features: of images those of the front end, of sparse rows their direction."""
+        if self.front_end is not None:
+            return torch.cat([self.front_end(chunk) for chunk in values.split(CHUNK_ROWS)])
+        if self.kind == "sparse":
+            return F.normalize(values, dim=1)
+        return values
+
+    def inputs(self, values: Tensor) -> Tensor:
+        """Return what the encoder sees, float32 (N, n_inputs)."""
+        return (self.features(values) - self.input_shift) / self.input_scale
+
+
+def guess_kind(rows: Tensor, image_shape: tuple[int, int, int] | None) -> str:
+    """Return "images" if a shape is given, "sparse" for non-negative rows that are mostly 0, else "dense"."""
+    if image_shape is not None:
+        return "images"
+    mostly_zero = bool((rows == 0).double().mean() >= SPARSE_SHARE)
+    return "sparse" if mostly_zero and bool(rows.min() >= 0) else "dense"
+
+
+def fit_inputs(
+    rows: Tensor, kind: str, image_shape: tuple[int, int, int] | None, use_front_end: bool
+) -> InputView:
+    """Fix the view from the first data.
+
+    Images are brought to [0, 1] as a whole, dense columns to mean 0 and variance 1, sparse rows to a mean
+    square of 1 as a whole (zeros stay zeros).
+    """
+    check_known("kind of data", kind, KINDS)
+    if kind == "images":
+        low, high = rows.min(), rows.max()
+        shift, scale = low[None], torch.where(high > low, high - low, torch.ones_like(high))[None]
+    elif kind == "sparse":
+        shift = rows.new_zeros(1)
+        scale = rows.square().mean().sqrt().clamp(min=torch.finfo(rows.dtype).tiny)[None]
+    else:
+        shift, scale = rows.mean(0), rows.std(0, correction=0)
+        rounding = 8 * torch.finfo(rows.dtype).eps * rows.abs().amax(0)
+        scale = torch.where(scale > rounding, scale, torch.ones_like(scale))  # constant columns have no scale
+    front_end = None
+    if use_front_end and kind == "images" and image_shape is not None:
+        height, width, n_channels = image_shape
+        front_end = FrontEnd(height, width, n_channels, straighten=n_channels == 1)
+    plain = InputView(kind, shift, scale, front_end, torch.zeros(1), 1.0)
+    features = plain.features(plain.values(rows))
+    spread = float(features.std()) if len(features) > 1 else 1.0
+    return InputView(kind, shift, scale, front_end, features.mean(0), spread if spread > 0 else 1.0)

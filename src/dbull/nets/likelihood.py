@@ -1,0 +1,93 @@
+"""How the decoder's output becomes a distribution of the data: Bernoulli or Gaussian.
+
+Each likelihood says how many numbers the decoder must give per value of the data (`n_outputs`), the
+log-density of the data under them, and the expected data.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from dbull.errors import check_known
+
+__all__ = ["LIKELIHOODS", "Likelihood", "choose_likelihood", "make_likelihood"]
+
+LIKELIHOODS = ("bernoulli", "gaussian", "gaussian-fixed", "gaussian-learned")
+LOG_2PI = math.log(2 * math.pi)
+# A decoder with a variance of its own makes it 0, and the density infinite, where the data are constant.
+MIN_LOG_VAR, MAX_LOG_VAR = -6.0, 6.0
+FIXED_VAR = 0.5  # squared error as the authors of the paper weigh it
+
+
+class Likelihood(nn.Module):
+    """p(x | decoder output) with independent values."""
+
+    n_outputs = 1
+
+    def log_prob(self, output: Tensor, x: Tensor) -> Tensor:
+        """Return the log-density of each row, (N,)."""
+        raise NotImplementedError
+
+    def mean(self, output: Tensor) -> Tensor:
+        """Return the expected data, (N, d)."""
+        raise NotImplementedError
+
+
+class Bernoulli(Likelihood):
+    """Values in [0, 1], each a probability; the output is its logit."""
+
+    def log_prob(self, output: Tensor, x: Tensor) -> Tensor:
+        return -F.binary_cross_entropy_with_logits(output, x, reduction="none").sum(1)
+
+    def mean(self, output: Tensor) -> Tensor:
+        return torch.sigmoid(output)
+
+
+class Gaussian(Likelihood):
+    """One variance for all values: fixed, or learned and no smaller than exp(MIN_LOG_VAR)."""
+
+    def __init__(self, learned: bool) -> None:
+        super().__init__()
+        start = torch.tensor(0.0 if learned else math.log(FIXED_VAR))
+        self.log_var = nn.Parameter(start, requires_grad=learned)
+
+    def log_prob(self, output: Tensor, x: Tensor) -> Tensor:
+        log_var = self.log_var.clamp(MIN_LOG_VAR, MAX_LOG_VAR)
+        squares = (x - output).square().sum(1)
+        return -0.5 * (x.shape[1] * (LOG_2PI + log_var) + squares * torch.exp(-log_var))
+
+    def mean(self, output: Tensor) -> Tensor:
+        return output
+
+
+class GaussianLearned(Likelihood):
+    """A variance for each value of each row, given by the decoder, as the paper writes it; clamped."""
+
+    n_outputs = 2
+
+    def log_prob(self, output: Tensor, x: Tensor) -> Tensor:
+        mean, log_var = output.chunk(2, dim=1)
+        log_var = log_var.clamp(MIN_LOG_VAR, MAX_LOG_VAR)
+        return -0.5 * (LOG_2PI + log_var + (x - mean).square() * torch.exp(-log_var)).sum(1)
+
+    def mean(self, output: Tensor) -> Tensor:
+        return output.chunk(2, dim=1)[0]
+
+
+def make_likelihood(name: str) -> Likelihood:
+    """Make the likelihood of that name."""
+    check_known("likelihood", name, LIKELIHOODS)
+    if name == "bernoulli":
+        return Bernoulli()
+    if name == "gaussian-learned":
+        return GaussianLearned()
+    return Gaussian(learned=name == "gaussian")
+
+
+def choose_likelihood(images: bool) -> str:
+    """Return Bernoulli for images, which are scaled to [0, 1], else a Gaussian with one learned variance."""
+    return "bernoulli" if images else "gaussian"

@@ -1,0 +1,81 @@
+"""Layer-wise pretraining as a stacked denoising autoencoder (Vincent et al. 2010), as DEC and VaDE start.
+
+Each layer learns to give back its input from a version of it with holes; the layers before it are fixed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from dbull.errors import NumericalError, SettingsError
+from dbull.nets.augment import MaskingNoise
+from dbull.nets.vae import VAE
+
+__all__ = ["stacked_denoising"]
+
+CHUNK_ROWS = 4096
+
+
+def stacked_denoising(
+    vae: VAE,
+    inputs: Tensor,
+    n_epochs: int,
+    generator: torch.Generator,
+    learning_rate: float = 1e-3,
+    batch_rows: int = 256,
+    noise: float = 0.2,
+) -> Iterator[tuple[int, int, float]]:
+    """Pretrain encoder and decoder layer by layer; yields layer, epoch and mean squared error.
+
+    Layers pair up from the outside in: the first of the encoder with the last of the decoder, down to the
+    head of the latent mean with the first of the decoder.
+    """
+    pairs = layer_pairs(vae)
+    if pairs[0][1].out_features != inputs.shape[1]:
+        raise SettingsError(
+            "stacked pretraining gives back what the encoder sees: switch the front end off "
+            "(front_end=False), and use a likelihood with one output per value"
+        )
+    corrupt = MaskingNoise(noise)
+    device = next(vae.parameters()).device
+    hidden = inputs
+    for depth, (encode, decode) in enumerate(pairs):
+        innermost = depth == len(pairs) - 1
+        optimiser = torch.optim.Adam(
+            [*encode.parameters(), *decode.parameters()], lr=learning_rate, fused=True
+        )
+        for epoch in range(n_epochs):
+            total = 0.0
+            for rows in torch.randperm(len(hidden), generator=generator).split(batch_rows):
+                target = hidden[rows].to(device)
+                code = encode(corrupt(hidden[rows], generator).to(device))
+                back = decode(code if innermost else torch.relu(code))
+                # Inner layers see the output of a rectifier and must give back such.
+                loss = ((back if depth == 0 else torch.relu(back)) - target).square().mean()
+                if not bool(torch.isfinite(loss)):
+                    raise NumericalError(
+                        f"pretraining of layer {depth + 1} left the range of numbers: lower learning_rate, "
+                        "or look for extreme values in the data"
+                    )
+                optimiser.zero_grad(set_to_none=True)
+                loss.backward()
+                optimiser.step()
+                total += loss.item() * len(rows)
+            yield depth, epoch, total / len(hidden)
+        if not innermost:
+            with torch.no_grad():
+                hidden = torch.cat(
+                    [torch.relu(encode(chunk.to(device))).cpu() for chunk in hidden.split(CHUNK_ROWS)]
+                )
+
+
+def layer_pairs(vae: VAE) -> list[tuple[nn.Linear, nn.Linear]]:
+    """Return the linear layers of encoder and decoder in pairs, from the outside in."""
+    if vae.shape.encoder != "mlp":
+        raise SettingsError(f"stacked pretraining is for encoder='mlp', not {vae.shape.encoder!r}")
+    inward = [layer for layer in [*vae.trunk.children(), vae.mean_head] if isinstance(layer, nn.Linear)]
+    outward = [layer for layer in vae.decoder.children() if isinstance(layer, nn.Linear)]
+    return list(zip(inward, reversed(outward), strict=True))
