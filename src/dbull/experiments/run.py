@@ -69,7 +69,7 @@ def run(stream: Scenario, choice: MethodChoice, out: Path) -> Iterator[StepDone 
     the interrupted run had written must come out the same to the byte.
     """
     scorer = Scorer(stream)
-    method = resolve(choice, stream.seed, scorer.true_k)
+    method = resolve(choice, stream.seed, scorer.true_k, _image_shape(stream))
     learner = _Learner(
         build(method), method.label, len(stream.arrivals), set_by_user=tuple(choice.parameters)
     )
@@ -86,6 +86,12 @@ def run(stream: Scenario, choice: MethodChoice, out: Path) -> Iterator[StepDone 
             folder.finish({**final_record(steps), "cost": _cost(folder, peak)})
         warned = [text for timing in folder.timings() for text in timing["warnings"]]
         yield RunDone(stream.name, method.label, stream.seed, path, folder.final(), was_done, tuple(warned))
+
+
+def _image_shape(stream: Scenario) -> tuple[int, ...] | None:
+    """Return (height, width) of grey images; rows of other data have no shape that a method could use."""
+    grey = stream.kind == "images" and len(stream.sample_shape) == 2
+    return stream.sample_shape if grey else None
 
 
 def run_folder(out: Path, scenario_name: str, method: str, seed: int) -> Path:
