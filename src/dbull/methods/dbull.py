@@ -30,7 +30,6 @@ from dbull.mixture.elbo import elbo_terms
 from dbull.mixture.fit import FitSettings
 from dbull.mixture.posterior import mean_weights
 from dbull.mixture.search import SearchSettings
-from dbull.mixture.updates import Points, log_predictive
 from dbull.nets.augment import Augmentation, ImageShifts, MaskingNoise
 from dbull.nets.inputs import KINDS, InputView, fit_inputs, guess_kind
 from dbull.nets.likelihood import LIKELIHOODS, choose_likelihood
@@ -257,7 +256,8 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the probability of each cluster for each row; columns as in `cluster_ids_`."""
-        proba: NDArray[np.float64] = self.state_.log_proba(self._encode(self._rows(X))).exp().numpy()
+        codes = self._encode(self._rows(X))
+        proba: NDArray[np.float64] = self.state_.log_proba(codes).exp().numpy()
         return proba
 
     def score_samples(self, X: ArrayLike) -> NDArray[np.float64]:
@@ -449,7 +449,7 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
         values = state.view.values(rows)
         inputs = state.view.inputs(values)
         if not state.vae.learns:
-            return log_predictive(state.posterior, Points.from_rows(inputs))
+            return state.log_density(inputs.to(torch.float64))
         frozen = FrozenMixture.of(state.posterior, self.device)
         return row_bounds(state.vae, frozen, values, inputs, state.seed)
 
@@ -472,10 +472,13 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
             .index_add_(0, state.cluster_of, weights)
             .numpy()
         )
-        self.labels_ = self._ids(self._encode(rows))
+        codes = self._encode(rows)
+        self.labels_ = self._ids(codes)
+        # A predictive density integrates the posterior out, so a sum of them is no bound.
+        bounds = self._bounds(rows) if state.vae.learns else state.code_bounds(codes)
         divergence = elbo_terms(state.prior, state.posterior, state.memory.total)
         self.elbo_ = (
-            float(self._bounds(rows).sum())
+            float(bounds.sum())
             + divergence.stick_divergence
             + divergence.component_divergence
             - len(rows) * self._log_volume()
