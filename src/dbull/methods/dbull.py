@@ -188,7 +188,19 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
         self.callback = callback
 
     def fit(self, X: ArrayLike, y: object = None) -> DBULL:
-        """Forget everything, then learn the data set X. `y` is ignored."""
+        """Forget everything, then learn the data set X. `y` is ignored.
+
+        A fit that fails leaves the estimator as it was.
+        """
+        before = self.__dict__.copy()
+        try:
+            return self._fit(X)
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+
+    def _fit(self, X: ArrayLike) -> DBULL:
         rows = torch.from_numpy(check_rows(self, X, reset=True, min_rows=2, keep_float32=True))
         self._check_parameters()
         seed = new_seed(self.random_state)
@@ -199,7 +211,7 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
         if encoder == "auto":
             encoder = "identity" if rows.shape[1] <= self.latent_dim and image_shape is None else "mlp"
         front_end = recipe.front_end if self.front_end == "auto" else bool(self.front_end)
-        view = fit_inputs(rows, kind, image_shape, front_end and encoder == "mlp")
+        view = fit_inputs(rows, kind, image_shape, front_end and encoder == "mlp", encoder == "identity")
         vae = self._networks(rows, view, kind, encoder, image_shape, recipe, seed)
         settings = self._settings(len(rows), recipe)
         augment = self._augmentation(recipe, image_shape)
@@ -335,7 +347,14 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
                 )
             for width in self.hidden_dims:
                 check_number("each of hidden_dims", width, at_least=1, whole=True)
-        if self.augment not in ("auto", None) and not callable(self.augment):
+        for name in ("front_end", "use_encoder_variance"):
+            value = getattr(self, name)
+            if not isinstance(value, bool | np.bool_) and not (name == "front_end" and value == "auto"):
+                also = "'auto', " if name == "front_end" else ""
+                raise ValueError(f"{name} must be {also}True or False; got {value!r}.")
+        if self.callback is not None and not callable(self.callback):
+            raise ValueError(f"callback must be None or a callable; got {self.callback!r}.")
+        if not (self.augment is None or callable(self.augment) or self.augment == "auto"):
             raise ValueError(f"augment must be 'auto', None or a callable; got {self.augment!r}.")
         if self.kind == "images" and self.image_shape is None:
             raise SettingsError("kind='images' needs image_shape, e.g. image_shape=(28, 28)")
@@ -343,9 +362,16 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
     def _image_shape(self, n_columns: int) -> tuple[int, int, int] | None:
         if self.image_shape is None:
             return None
+        if isinstance(self.image_shape, str) or not isinstance(self.image_shape, Iterable):
+            raise ValueError(
+                f"image_shape must be None, (height, width) or (height, width, channels); got "
+                f"{self.image_shape!r}."
+            )
+        for side in self.image_shape:
+            check_number("each of image_shape", side, at_least=1, whole=True)
         shape = tuple(int(side) for side in self.image_shape)
         shape = (*shape, 1) if len(shape) == 2 else shape
-        if len(shape) != 3 or min(shape) < 1 or math.prod(shape) != n_columns:
+        if len(shape) != 3 or math.prod(shape) != n_columns:
             raise DataError(
                 f"image_shape {tuple(self.image_shape)} does not fit rows of {n_columns} values: "
                 "give (height, width) or (height, width, channels)"
@@ -450,7 +476,7 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
         inputs = state.view.inputs(values)
         if not state.vae.learns:
             return state.log_density(inputs.to(torch.float64))
-        frozen = FrozenMixture.of(state.posterior, self.device)
+        frozen = FrozenMixture.of(state.posterior, next(state.vae.parameters()).device)
         return row_bounds(state.vae, frozen, values, inputs, state.seed)
 
     def _log_volume(self) -> float:
