@@ -25,7 +25,7 @@ from dbull.lifelong.learn import Progress, learn
 from dbull.lifelong.objective import FrozenMixture
 from dbull.lifelong.settings import OBJECTIVES, PRETRAININGS, LearnSettings, Recipe, epochs_for, recipe_for
 from dbull.lifelong.state import LearnerState
-from dbull.methods.base import check_number, check_rows, new_seed
+from dbull.methods.base import as_tensor, check_number, check_rows, new_seed
 from dbull.mixture.elbo import elbo_terms
 from dbull.mixture.fit import FitSettings
 from dbull.mixture.posterior import mean_weights
@@ -201,7 +201,7 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
             raise
 
     def _fit(self, X: ArrayLike) -> DBULL:
-        rows = torch.from_numpy(check_rows(self, X, reset=True, min_rows=2, keep_float32=True))
+        rows = as_tensor(check_rows(self, X, reset=True, min_rows=2, keep_float32=True))
         self._check_parameters()
         seed = new_seed(self.random_state)
         image_shape = self._image_shape(rows.shape[1])
@@ -449,7 +449,7 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
 
     def _rows(self, X: ArrayLike) -> torch.Tensor:
         check_is_fitted(self)
-        return torch.from_numpy(check_rows(self, X, reset=False, keep_float32=True))
+        return as_tensor(check_rows(self, X, reset=False, keep_float32=True))
 
     def _encode(self, rows: torch.Tensor) -> torch.Tensor:
         view = self.state_.view

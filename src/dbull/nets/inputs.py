@@ -103,7 +103,9 @@ def fit_inputs(
     front_end = None
     if use_front_end and kind == "images" and image_shape is not None:
         height, width, n_channels = image_shape
-        front_end = FrontEnd(height, width, n_channels, straighten=n_channels == 1)
+        # A single line of pixels has no slant.
+        straighten = n_channels == 1 and min(height, width) > 1
+        front_end = FrontEnd(height, width, n_channels, straighten)
     plain = InputView(kind, shift, scale, front_end, torch.zeros(1), 1.0)
     features = plain.features(plain.values(rows))
     spread = float(features.std()) if len(features) > 1 else 1.0
