@@ -48,10 +48,10 @@ def check_known(kind: str, name: str, known: Collection[str]) -> None:
     """Refuse a name that is not among `known`, and offer the nearest that is."""
     if name not in known:
         everything = ", ".join(known) or "none"
-        raise SettingsError(f"unknown {kind} {name!r}: {did_you_mean(name, known)}known: {everything}")
+        raise SettingsError(f"unknown {kind} {name!r}: {did_you_mean(str(name), known)}known: {everything}")
 
 
 def did_you_mean(name: str, known: Collection[str]) -> str:
     """Return "did you mean 'x'? " for the known name nearest to `name`, or nothing if none is near."""
-    nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    nearest = difflib.get_close_matches(str(name), known, n=1, cutoff=0.5)
     return f"did you mean {nearest[0]!r}? " if nearest else ""

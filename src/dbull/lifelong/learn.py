@@ -93,7 +93,9 @@ def learn(
 def joined(graph: NeighbourGraph, labels: Tensor, n_components: int, threshold: float) -> Tensor:
     """Return the cluster of each component, (K,), the largest first: those that the graph joins are one."""
     group = join_components(affinity(graph, labels, n_components), threshold)
-    order = torch.bincount(group[labels]).argsort(descending=True, stable=True)
+    # A component may hold a part of many rows and the largest part of none.
+    sizes = torch.bincount(group[labels], minlength=int(group.max()) + 1)
+    order = sizes.argsort(descending=True, stable=True)
     return order.argsort()[group]
 
 

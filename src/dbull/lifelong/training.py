@@ -79,7 +79,14 @@ class Trainer:
 
     def encode(self) -> tuple[Tensor, Tensor]:
         """Return encoder mean and variance of the clean data set, float64 on the CPU."""
-        return encode_rows(self.vae, self.inputs)
+        mean, var = encode_rows(self.vae, self.inputs)
+        # The loss is looked at before each step, so the last step of an epoch shows here first.
+        if not bool(torch.isfinite(mean).all() & torch.isfinite(var).all()):
+            raise NumericalError(
+                "the encoder's codes are not finite. Lower learning_rate, or look for extreme values in the "
+                "data."
+            )
+        return mean, var
 
     def epoch(
         self,

@@ -14,7 +14,7 @@ from sklearn.utils.validation import validate_data
 
 from dbull.errors import DataError
 
-__all__ = ["check_number", "check_rows", "new_seed"]
+__all__ = ["as_tensor", "check_number", "check_rows", "new_seed"]
 
 
 def check_rows(
@@ -53,6 +53,11 @@ def check_rows(
             "infinity. Remove or fill them before learning or predicting."
         )
     return rows
+
+
+def as_tensor(rows: NDArray[Any]) -> torch.Tensor:
+    """Return rows as a tensor without a copy, but for read-only ones, which torch warns of."""
+    return torch.from_numpy(rows if rows.flags.writeable else rows.copy())
 
 
 def check_number(

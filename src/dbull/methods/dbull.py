@@ -25,12 +25,11 @@ from dbull.lifelong.learn import Progress, learn
 from dbull.lifelong.objective import FrozenMixture
 from dbull.lifelong.settings import OBJECTIVES, PRETRAININGS, LearnSettings, Recipe, epochs_for, recipe_for
 from dbull.lifelong.state import LearnerState
-from dbull.methods.base import check_number, check_rows, new_seed
+from dbull.methods.base import as_tensor, check_number, check_rows, new_seed
 from dbull.mixture.elbo import elbo_terms
 from dbull.mixture.fit import FitSettings
 from dbull.mixture.posterior import mean_weights
 from dbull.mixture.search import SearchSettings
-from dbull.mixture.updates import Points, log_predictive
 from dbull.nets.augment import Augmentation, ImageShifts, MaskingNoise
 from dbull.nets.inputs import KINDS, InputView, fit_inputs, guess_kind
 from dbull.nets.likelihood import LIKELIHOODS, choose_likelihood
@@ -189,8 +188,20 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
         self.callback = callback
 
     def fit(self, X: ArrayLike, y: object = None) -> DBULL:
-        """Forget everything, then learn the data set X. `y` is ignored."""
-        rows = torch.from_numpy(check_rows(self, X, reset=True, min_rows=2, keep_float32=True))
+        """Forget everything, then learn the data set X. `y` is ignored.
+
+        A fit that fails leaves the estimator as it was.
+        """
+        before = self.__dict__.copy()
+        try:
+            return self._fit(X)
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+
+    def _fit(self, X: ArrayLike) -> DBULL:
+        rows = as_tensor(check_rows(self, X, reset=True, min_rows=2, keep_float32=True))
         self._check_parameters()
         seed = new_seed(self.random_state)
         image_shape = self._image_shape(rows.shape[1])
@@ -200,7 +211,7 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
         if encoder == "auto":
             encoder = "identity" if rows.shape[1] <= self.latent_dim and image_shape is None else "mlp"
         front_end = recipe.front_end if self.front_end == "auto" else bool(self.front_end)
-        view = fit_inputs(rows, kind, image_shape, front_end and encoder == "mlp")
+        view = fit_inputs(rows, kind, image_shape, front_end and encoder == "mlp", encoder == "identity")
         vae = self._networks(rows, view, kind, encoder, image_shape, recipe, seed)
         settings = self._settings(len(rows), recipe)
         augment = self._augmentation(recipe, image_shape)
@@ -257,7 +268,8 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the probability of each cluster for each row; columns as in `cluster_ids_`."""
-        proba: NDArray[np.float64] = self.state_.log_proba(self._encode(self._rows(X))).exp().numpy()
+        codes = self._encode(self._rows(X))
+        proba: NDArray[np.float64] = self.state_.log_proba(codes).exp().numpy()
         return proba
 
     def score_samples(self, X: ArrayLike) -> NDArray[np.float64]:
@@ -335,7 +347,14 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
                 )
             for width in self.hidden_dims:
                 check_number("each of hidden_dims", width, at_least=1, whole=True)
-        if self.augment not in ("auto", None) and not callable(self.augment):
+        for name in ("front_end", "use_encoder_variance"):
+            value = getattr(self, name)
+            if not isinstance(value, bool | np.bool_) and not (name == "front_end" and value == "auto"):
+                also = "'auto', " if name == "front_end" else ""
+                raise ValueError(f"{name} must be {also}True or False; got {value!r}.")
+        if self.callback is not None and not callable(self.callback):
+            raise ValueError(f"callback must be None or a callable; got {self.callback!r}.")
+        if not (self.augment is None or callable(self.augment) or self.augment == "auto"):
             raise ValueError(f"augment must be 'auto', None or a callable; got {self.augment!r}.")
         if self.kind == "images" and self.image_shape is None:
             raise SettingsError("kind='images' needs image_shape, e.g. image_shape=(28, 28)")
@@ -343,9 +362,16 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
     def _image_shape(self, n_columns: int) -> tuple[int, int, int] | None:
         if self.image_shape is None:
             return None
+        if isinstance(self.image_shape, str) or not isinstance(self.image_shape, Iterable):
+            raise ValueError(
+                f"image_shape must be None, (height, width) or (height, width, channels); got "
+                f"{self.image_shape!r}."
+            )
+        for side in self.image_shape:
+            check_number("each of image_shape", side, at_least=1, whole=True)
         shape = tuple(int(side) for side in self.image_shape)
         shape = (*shape, 1) if len(shape) == 2 else shape
-        if len(shape) != 3 or min(shape) < 1 or math.prod(shape) != n_columns:
+        if len(shape) != 3 or math.prod(shape) != n_columns:
             raise DataError(
                 f"image_shape {tuple(self.image_shape)} does not fit rows of {n_columns} values: "
                 "give (height, width) or (height, width, channels)"
@@ -423,7 +449,7 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
 
     def _rows(self, X: ArrayLike) -> torch.Tensor:
         check_is_fitted(self)
-        return torch.from_numpy(check_rows(self, X, reset=False, keep_float32=True))
+        return as_tensor(check_rows(self, X, reset=False, keep_float32=True))
 
     def _encode(self, rows: torch.Tensor) -> torch.Tensor:
         view = self.state_.view
@@ -449,8 +475,8 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
         values = state.view.values(rows)
         inputs = state.view.inputs(values)
         if not state.vae.learns:
-            return log_predictive(state.posterior, Points.from_rows(inputs))
-        frozen = FrozenMixture.of(state.posterior, self.device)
+            return state.log_density(inputs.to(torch.float64))
+        frozen = FrozenMixture.of(state.posterior, next(state.vae.parameters()).device)
         return row_bounds(state.vae, frozen, values, inputs, state.seed)
 
     def _log_volume(self) -> float:
@@ -472,10 +498,13 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
             .index_add_(0, state.cluster_of, weights)
             .numpy()
         )
-        self.labels_ = self._ids(self._encode(rows))
+        codes = self._encode(rows)
+        self.labels_ = self._ids(codes)
+        # A predictive density integrates the posterior out, so a sum of them is no bound.
+        bounds = self._bounds(rows) if state.vae.learns else state.code_bounds(codes)
         divergence = elbo_terms(state.prior, state.posterior, state.memory.total)
         self.elbo_ = (
-            float(self._bounds(rows).sum())
+            float(bounds.sum())
             + divergence.stick_divergence
             + divergence.component_divergence
             - len(rows) * self._log_volume()

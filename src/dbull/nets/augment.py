@@ -46,8 +46,9 @@ class ImageShifts:
         size = 1 + uniform((n, 2), self.scale, generator)
         affine = torch.empty(n, 2, 3)
         affine[:, 0, 0] = angle.cos() * size[:, 0]
-        affine[:, 0, 1] = uniform((n,), self.shear, generator) - angle.sin()
-        affine[:, 1, 0] = angle.sin()
+        # Coordinates run from -1 to 1 along either side: a turn of an oblong image must know its sides.
+        affine[:, 0, 1] = uniform((n,), self.shear, generator) - angle.sin() * (self.height / self.width)
+        affine[:, 1, 0] = angle.sin() * (self.width / self.height)
         affine[:, 1, 1] = angle.cos() * size[:, 1]
         affine[:, :, 2] = uniform((n, 2), 2 * self.shift, generator)  # a side is 2 long in these coordinates
         images = rows.reshape(n, self.height, self.width, self.n_channels).movedim(-1, 1)

@@ -16,10 +16,6 @@ from torch.nn import functional as F
 
 __all__ = ["FrontEnd"]
 
-EDGE_SHARE = (
-    0.05  # brightness of an image's border against that of the whole, below which it lies on empty ground
-)
-
 
 @dataclass(frozen=True)
 class FrontEnd:

@@ -6,13 +6,14 @@ rows --shift, scale--> values --front end, normalisation--> inputs
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dbull.errors import check_known
+from dbull.errors import DataError, check_known
 from dbull.nets.frontend import FrontEnd
 
 __all__ = ["KINDS", "InputView", "fit_inputs", "guess_kind"]
@@ -20,6 +21,7 @@ __all__ = ["KINDS", "InputView", "fit_inputs", "guess_kind"]
 KINDS = ("images", "sparse", "dense")
 SPARSE_SHARE = 0.8  # share of zeros from which non-negative rows count as sparse (word counts and the like)
 CHUNK_ROWS = 4096
+SMALLEST, LARGEST = 1e-150, 1e150  # values that are told from 0 and from each other by their squares
 LARGEST_INPUT = 1e6  # in standard deviations: rows further out stay in reach of float32
 
 
@@ -70,29 +72,54 @@ def guess_kind(rows: Tensor, image_shape: tuple[int, int, int] | None) -> str:
 
 
 def fit_inputs(
-    rows: Tensor, kind: str, image_shape: tuple[int, int, int] | None, use_front_end: bool
+    rows: Tensor,
+    kind: str,
+    image_shape: tuple[int, int, int] | None,
+    use_front_end: bool,
+    as_they_are: bool = False,
 ) -> InputView:
     """Fix the view from the first data.
 
     Images are brought to [0, 1] as a whole, dense columns to mean 0 and variance 1, sparse rows to a mean
-    square of 1 as a whole (zeros stay zeros).
+    square of 1 as a whole (zeros stay zeros). With `as_they_are` inputs are the values themselves, so that
+    they can be undone without a decoder.
     """
     check_known("kind of data", kind, KINDS)
+    check_range(rows)
     if kind == "images":
         low, high = rows.min(), rows.max()
         shift, scale = low[None], torch.where(high > low, high - low, torch.ones_like(high))[None]
     elif kind == "sparse":
         shift = rows.new_zeros(1)
-        scale = rows.square().mean().sqrt().clamp(min=torch.finfo(rows.dtype).tiny)[None]
+        # In float64, since squares leave the range of float32 long before the values do.
+        root_mean_square = torch.linalg.vector_norm(rows, dtype=torch.float64) / math.sqrt(rows.numel())
+        scale = torch.where(root_mean_square > 0, root_mean_square, 1.0).to(rows.dtype)[None]
     else:
         shift, scale = rows.mean(0), rows.std(0, correction=0)
         rounding = 8 * torch.finfo(rows.dtype).eps * rows.abs().amax(0)
         scale = torch.where(scale > rounding, scale, torch.ones_like(scale))  # constant columns have no scale
+    if as_they_are:
+        return InputView("dense", shift, scale, None, torch.zeros(rows.shape[1]), 1.0)
     front_end = None
     if use_front_end and kind == "images" and image_shape is not None:
         height, width, n_channels = image_shape
-        front_end = FrontEnd(height, width, n_channels, straighten=n_channels == 1)
+        # A single line of pixels has no slant.
+        straighten = n_channels == 1 and min(height, width) > 1
+        front_end = FrontEnd(height, width, n_channels, straighten)
     plain = InputView(kind, shift, scale, front_end, torch.zeros(1), 1.0)
     features = plain.features(plain.values(rows))
     spread = float(features.std()) if len(features) > 1 else 1.0
     return InputView(kind, shift, scale, front_end, features.mean(0), spread if spread > 0 else 1.0)
+
+
+def check_range(rows: Tensor) -> None:
+    """Say which column holds values whose squares leave the range of float64."""
+    largest = rows.abs().amax(0).to(torch.float64)
+    bad = (largest > LARGEST) | ((largest > 0) & (largest < SMALLEST))
+    if bool(bad.any()):
+        column = int(bad.nonzero()[0, 0])
+        what = "large" if largest[column] > 1 else "small"
+        raise DataError(
+            f"the values of column {column} are too {what} to square in float64 (largest "
+            f"{float(largest[column]):.3g}). Rescale the column."
+        )

@@ -1,0 +1,13 @@
+"""scikit-learn's checks of `DBULL`, none left out, without networks and with them."""
+
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from dbull import DBULL
+
+SMALL = {"encoder": "mlp", "hidden_dims": (16,), "latent_dim": 2, "epochs": 3, "joint_epochs": 1}
+
+
+# The checks' data are narrow, so that the default needs no networks; the other forces them.
+@parametrize_with_checks([DBULL(random_state=0), DBULL(random_state=0, **SMALL)])
+def test_scikit_learns_contract(estimator, check):
+    check(estimator)
