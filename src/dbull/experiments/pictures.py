@@ -105,7 +105,9 @@ def draw_prototypes(
         reach = 1.05 * max(1.0, float(np.abs(deviations).max()))
         for panel, profile in zip(panels, deviations, strict=False):
             _draw_profile(panel, profile, reach)
-        figure.supxlabel("standard deviations above (blue) or below (orange) the mean of all rows")
+        figure.supxlabel(
+            "standard deviations above (blue) or below (orange) the mean of held-out rows", fontsize="small"
+        )
         note = "centre of each cluster, decoded: the columns in which it differs most from the average row"
         if values.shape[1] <= N_STRONGEST:
             note = "centre of each cluster, decoded, beside the average row"
@@ -133,7 +135,8 @@ def draw_samples(
     ]
     if shape:
         tiles, gap = _mosaic(_Brightness.of(rows)(values).reshape(n_clusters, N_SAMPLES, *shape))
-        figure = Figure(figsize=(8.0, 0.65 * n_clusters + 0.9), layout="constrained")
+        high = 6.5 * tiles.shape[0] / tiles.shape[1]  # inches, beside 1.6 for the names of clusters
+        figure = Figure(figsize=(8.1, high + 0.8), layout="constrained")
         panel = figure.subplots()
         panel.imshow(tiles, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
         panel.set(yticks=(np.arange(n_clusters) + 0.5) * (shape[0] + gap) - gap / 2 - 0.5)
@@ -157,7 +160,7 @@ def draw_samples(
         panel.set(yticks=(np.arange(n_clusters) + 0.5) * N_SAMPLES - 0.5, xlabel="column of the data")
         every = -(-len(columns) // 20)
         panel.set_xticks(np.arange(len(columns))[::every], columns[::every], fontsize="small")
-        figure.colorbar(heat, label="standard deviations\nfrom the mean of all rows", extend="both")
+        figure.colorbar(heat, label="standard deviations\nfrom the mean of held-out rows", extend="both")
         note = f"each band: {N_SAMPLES} new rows drawn from one cluster and decoded; none is in the data"
         if len(columns) < values.shape[2]:
             note += f"\n{len(columns)} of {values.shape[2]} columns: those in which clusters differ most"
@@ -180,19 +183,27 @@ def draw_map(learner: Picturable, rows: NDArray[Any], target: Path, seed: int = 
     clusters = np.unique(ids)
     figure = Figure(figsize=(7.0, 6.6), layout="constrained")
     panel = figure.subplots()
-    size = 12.0 if len(rows) > 1000 else 22.0
+    size = 12.0 if len(rows) > 1000 else 32.0
     for cluster in clusters:
         own = places[ids == cluster]
         # Colours come back after seven clusters, then with another marker.
         colour, marker = cluster % len(COLOURS), (cluster // len(COLOURS)) % len(MARKERS)
-        panel.scatter(*own.T, s=size, color=COLOURS[colour], marker=MARKERS[marker], alpha=0.75, linewidths=0)
+        panel.scatter(
+            own[:, 0],
+            own[:, 1],
+            s=size,
+            color=COLOURS[colour],
+            marker=MARKERS[marker],
+            alpha=0.75,
+            linewidths=0,
+        )
     for cluster in clusters:
         own = places[ids == cluster]
         # A point of the cluster itself: the middle of a bent cluster may lie in another one.
         centre = own[((own - np.median(own, axis=0)) ** 2).sum(1).argmin()]
         outline = [withStroke(linewidth=3.5, foreground="white")]
         panel.annotate(
-            str(cluster), centre, ha="center", va="center", weight="bold", size=13, path_effects=outline
+            str(cluster), centre, ha="center", va="center", weight="bold", size=12, path_effects=outline
         )
     panel.set(xticks=[], yticks=[], aspect="equal")
     panel.set_aspect("equal", adjustable="datalim")
@@ -310,8 +321,9 @@ def _flattened(codes: Floats, seed: int) -> tuple[Floats, str]:
     from sklearn.manifold import TSNE
     from threadpoolctl import threadpool_limits
 
-    # Half of the usual steps shows clusters as well. One thread: several add up in an order of their own.
-    layout = TSNE(init="pca", max_iter=500, random_state=seed)
+    # Half of the usual steps shows the clusters of many rows as well, in half the time.
+    # One thread: several add up in an order of their own.
+    layout = TSNE(init="pca", max_iter=500 if n_rows > 1000 else 1000, random_state=seed)
     with threadpool_limits(limits=1):
         places: Floats = layout.fit_transform(codes).astype(np.float64)
     return places, "t-SNE of the codes: near means alike"

@@ -6,7 +6,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dbull.experiments.figures import COLOURS, save_figure
+from dbull.experiments.figures import COLOURS, MAX_MARKED, save_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -107,7 +107,7 @@ def _draw_curve(
             if (known := value(progress.terms)) is not None
         ]
         if points:
-            marker = "o" if len(points) <= 20 else None
+            marker = "o" if len(points) <= MAX_MARKED else None
             panel.plot(*zip(*points, strict=True), color=colour, linewidth=1.5, marker=marker, markersize=3.5)
 
 
@@ -126,22 +126,21 @@ def _draw_components(panel: "Axes", history: Sequence[Any], stretches: Sequence[
         points.append((at, progress.n_components))
         born = sum(len(move.born) for move in progress.moves)
         gone = sum(len(move.gone) for move in progress.moves)
-        for count, sign, colour, offset in ((born, "▲", COLOURS[2], 7), (gone, "▼", COLOURS[1], -7)):
+        for count, sign, colour, height in ((born, "▲", COLOURS[0], 5), (gone, "▼", COLOURS[1], 16)):
             if count:
                 panel.annotate(
-                    f"{sign}{count}",
+                    f"{sign} {count}",
                     points[-1],
-                    xytext=(0, offset),
+                    xytext=(0, height),
                     textcoords="offset points",
                     ha="center",
-                    va="bottom" if offset > 0 else "top",
                     color=colour,
                     fontsize="small",
-                    annotation_clip=False,
                 )
-    panel.plot(*zip(*points, strict=True), color="black", linewidth=1.5, marker="o", markersize=3.5)
+    marker = "o" if len(points) <= MAX_MARKED else None
+    panel.plot(*zip(*points, strict=True), color="black", linewidth=1.5, marker=marker, markersize=3.5)
     top = max(number for _, number in points)
-    panel.set_ylim(0, 1.35 * top + 1)
+    panel.set_ylim(0, 1.5 * top + 1)  # room for the numbers
     panel.set_title("components of the mixture: ▲ born, ▼ merged or dissolved", fontsize="medium", loc="left")
     panel.set_ylabel("number", fontsize="small")
 
