@@ -23,6 +23,7 @@ Floats = NDArray[np.float64]
 MAX_CLUSTERS = 30  # of prototypes and samples; the largest are shown
 MAX_MAP_ROWS = 3000
 FEWEST_FOR_TSNE = 100
+FEW_POINTS = 15
 N_SAMPLES = 10
 N_STRONGEST = 8  # columns in the profile of a cluster
 MAX_HEAT_COLUMNS = 40
@@ -140,7 +141,7 @@ def draw_samples(
         panel = figure.subplots()
         panel.imshow(tiles, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
         panel.set(yticks=(np.arange(n_clusters) + 0.5) * (shape[0] + gap) - gap / 2 - 0.5)
-        note = f"each row: {N_SAMPLES} new images drawn from one cluster and decoded; none is in the data"
+        note = f"each row: {N_SAMPLES} new images, drawn from one cluster and decoded"
     else:
         deviations = _Deviation.of(rows)(values)
         strongest = np.argsort(-np.abs(deviations.mean(1)).max(0), kind="stable")[:MAX_HEAT_COLUMNS]
@@ -161,7 +162,7 @@ def draw_samples(
         every = -(-len(columns) // 20)
         panel.set_xticks(np.arange(len(columns))[::every], columns[::every], fontsize="small")
         figure.colorbar(heat, label="standard deviations\nfrom the mean of held-out rows", extend="both")
-        note = f"each band: {N_SAMPLES} new rows drawn from one cluster and decoded; none is in the data"
+        note = f"each band: {N_SAMPLES} new rows, drawn from one cluster and decoded"
         if len(columns) < values.shape[2]:
             note += f"\n{len(columns)} of {values.shape[2]} columns: those in which clusters differ most"
     panel.set_yticklabels(labels, fontsize="small")
@@ -203,10 +204,17 @@ def draw_map(learner: Picturable, rows: NDArray[Any], target: Path, seed: int = 
         centre = own[((own - np.median(own, axis=0)) ** 2).sum(1).argmin()]
         outline = [withStroke(linewidth=3.5, foreground="white")]
         panel.annotate(
-            str(cluster), centre, ha="center", va="center", weight="bold", size=12, path_effects=outline
+            str(cluster),
+            centre,
+            xytext=(0, 10 if len(own) < FEW_POINTS else 0),  # the number must not hide them all
+            textcoords="offset points",
+            ha="center",
+            va="center",
+            weight="bold",
+            size=12,
+            path_effects=outline,
         )
-    panel.set(xticks=[], yticks=[], aspect="equal")
-    panel.set_aspect("equal", adjustable="datalim")
+    panel.set(xticks=[], yticks=[])
     panel.spines[:].set_color("0.8")
     figure.suptitle(
         f"Map of {len(rows):,} held-out rows, {len(clusters)} clusters\n"
