@@ -177,6 +177,7 @@ class _LiveBar:
 
 def _run_bar() -> "Progress":
     from rich.progress import BarColumn, MofNCompleteColumn, Task, TextColumn, TimeRemainingColumn
+    from rich.table import Column
     from rich.text import Text
 
     class TimeLeft(TimeRemainingColumn):
@@ -188,10 +189,10 @@ def _run_bar() -> "Progress":
 
     return _bar(
         TextColumn("{task.description}"),
-        BarColumn(bar_width=12),
-        MofNCompleteColumn(),
-        TimeLeft(),
-        TextColumn("{task.fields[state]}"),
+        BarColumn(bar_width=12, table_column=Column(no_wrap=True)),
+        MofNCompleteColumn(table_column=Column(no_wrap=True)),
+        TimeLeft(table_column=Column(no_wrap=True)),
+        TextColumn("{task.fields[state]}", table_column=Column()),  # goes on below on a narrow terminal
     )
 
 
@@ -250,13 +251,7 @@ def _outcome(run: "RunDone", pictures: bool) -> str:
         return f"done before, left alone: {run.folder}{lost}"
     score, seconds = final["scores"]["nmi_geometric"], final["cost"]["seconds"]
     warned = f", {len(run.warnings)} warnings of the method in timings.jsonl" if run.warnings else ""
-    drawn = ""
-    if pictures:
-        drawn = (
-            f", pictures in {run.pictures[0].parent.name}/"
-            if run.pictures
-            else ", no pictures of this method"
-        )
+    drawn = "" if not pictures else ", with pictures" if run.pictures else ", no pictures of this method"
     return f"done in {seconds:.1f} s, NMI {score:.3f}, {_clusters(final)}{warned}{drawn}: {run.folder}"
 
 
