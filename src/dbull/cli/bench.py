@@ -51,6 +51,13 @@ def bench(
     ] = False,
     figure: Annotated[Path | None, typer.Option(help="Draw curves to this .png, .pdf or .svg.")] = None,
     score: Annotated[str, typer.Option(help="Score of the figure and the matrices.")] = "nmi_geometric",
+    pictures: Annotated[
+        bool,
+        typer.Option(
+            "--pictures",
+            help="Draw what was learned (prototypes, samples, map, training) into pictures/ of each new run.",
+        ),
+    ] = False,
     list_names: Annotated[bool, typer.Option("--list", help="List scenarios and methods, and stop.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Same as --format json.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
@@ -58,7 +65,7 @@ def bench(
     """Run METHOD on SCENARIO with every seed: predict, score, then learn; labels serve for scoring only.
 
     Each run is kept in OUT/SCENARIO/METHOD/seed-N. The same command goes on after an interruption and leaves
-    finished runs alone.
+    finished runs alone. A method that learns in epochs shows them as it goes, on standard error.
 
     Examples: `dbull bench split-digits dp-mixture --seeds 0..2`, then
     `dbull bench --table results --figure streams.png`.
@@ -69,11 +76,11 @@ def bench(
             _list_names()
             return
         if table:
-            _refuse_with_table(seeds, assignments, method_path, label, config, out, data)
+            _refuse_with_table(seeds, assignments, method_path, label, config, out, data, pictures)
             results = _read([Path(target) for target in targets or []], quiet)
         else:
             settings = _settings(targets or [], seeds, assignments or [], method_path, label, config, out)
-            results = _run(settings, data, quiet)
+            results = _run(settings, data, pictures, quiet)
         _show(results, "json" if as_json else style, columns, matrix, score)
         if figure is not None:
             _draw(results, figure, score, quiet)
@@ -124,11 +131,11 @@ def _settings(
     return settings if out is None else replace(settings, out=out)
 
 
-def _run(settings: "BenchSettings", data: Path | None, quiet: bool) -> list["Result"]:
+def _run(settings: "BenchSettings", data: Path | None, pictures: bool, quiet: bool) -> list["Result"]:
     from dbull.experiments.results import find_results
     from dbull.experiments.run import bench as run_bench
 
-    runs = follow(run_bench(settings, data), quiet)
+    runs = follow(lambda watch: run_bench(settings, data, pictures=pictures, watch=watch), quiet, pictures)
     results, _ = find_results(run.folder for run in runs)
     return results
 
@@ -200,8 +207,8 @@ def _refuse_wrong_output(
 def _refuse_with_table(*run_options: object) -> None:
     if any(option for option in run_options):
         raise SettingsError(
-            "--table reads results and runs nothing: --seeds, --set, --method-path, --label, --config, --out "
-            "and --data do not go with it"
+            "--table reads results and runs nothing: --seeds, --set, --method-path, --label, --config, "
+            "--out, --data and --pictures do not go with it"
         )
 
 

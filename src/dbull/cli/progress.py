@@ -4,32 +4,43 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from time import monotonic
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn, TaskID
 
-    from dbull.experiments.run import RunDone, StepDone
+    from dbull.experiments.run import Learning, RunDone, StepDone, Watch
 
 __all__ = ["MIB", "download_progress", "follow"]
 
 MIB = 2**20
 SECONDS_BETWEEN_LINES = 5.0
+SECONDS_BETWEEN_EPOCHS = 30.0  # lines about epochs within one arrival, which may take hours
 
 
 class _Reporter(Protocol):
+    def learning(self, event: "Learning") -> None: ...
+
     def step(self, step: "StepDone") -> None: ...
 
     def run(self, run: "RunDone") -> None: ...
 
 
-def follow(events: Iterable["StepDone | RunDone"], quiet: bool) -> list["RunDone"]:
-    """Go through a benchmark, say how it goes, and return the runs that are complete."""
+def follow(
+    start: Callable[["Watch | None"], Iterable["StepDone | RunDone"]], quiet: bool, pictures: bool = False
+) -> list["RunDone"]:
+    """Go through a benchmark, say how it goes, and return the runs that are complete.
+
+    Parameters
+    ----------
+    start : makes the benchmark, given who is told how learning goes; nobody if quiet
+    pictures : whether pictures were asked for, so that a run without any is named
+    """
     from dbull.experiments.run import RunDone
 
     runs = []
-    with _reporter(quiet) as reporter:
-        for event in events:
+    with _reporter(quiet, pictures) as reporter:
+        for event in start(None if quiet else reporter.learning):
             if isinstance(event, RunDone):
                 runs.append(event)
                 reporter.run(event)
@@ -67,17 +78,20 @@ def _download_lines(name: str) -> Callable[[int, int], None]:
 
 
 @contextmanager
-def _reporter(quiet: bool) -> Iterator[_Reporter]:
+def _reporter(quiet: bool, pictures: bool) -> Iterator[_Reporter]:
     if quiet:
         yield _Silence()
     elif sys.stderr.isatty():
         with _run_bar() as bar:
-            yield _LiveBar(bar)
+            yield _LiveBar(bar, pictures)
     else:
-        yield _Lines()
+        yield _Lines(pictures)
 
 
 class _Silence:
+    def learning(self, event: "Learning") -> None:
+        pass
+
     def step(self, step: "StepDone") -> None:
         pass
 
@@ -86,10 +100,20 @@ class _Silence:
 
 
 class _Lines:
-    """A line per run, and one every few seconds in between."""
+    """A line per run, and one every few seconds in between; fewer about epochs."""
 
-    def __init__(self) -> None:
+    def __init__(self, pictures: bool) -> None:
+        self._pictures = pictures
         self._last = monotonic()
+
+    def learning(self, event: "Learning") -> None:
+        if monotonic() - self._last >= SECONDS_BETWEEN_EPOCHS:
+            at = f"arrival {event.arrival + 1}/{event.n_arrivals}, " if event.n_arrivals > 1 else ""
+            left = _left(event.progress)
+            self._say(
+                f"{_name(event)}: {at}{_stage(event.progress)} {_epochs(event.progress)}, "
+                f"{_course(event.progress)}{f', {left} left' if left else ''}"
+            )
 
     def step(self, step: "StepDone") -> None:
         if monotonic() - self._last >= SECONDS_BETWEEN_LINES:
@@ -98,7 +122,7 @@ class _Lines:
             )
 
     def run(self, run: "RunDone") -> None:
-        self._say(f"{_name(run)}: {_outcome(run)}")
+        self._say(f"{_name(run)}: {_outcome(run, self._pictures)}")
 
     def _say(self, line: str) -> None:
         self._last = monotonic()
@@ -106,33 +130,69 @@ class _Lines:
 
 
 class _LiveBar:
-    """One bar for the run under way; finished runs stay as lines above it."""
+    """A bar for the run under way, one below it for its epochs; finished runs stay as lines above."""
 
-    def __init__(self, bar: "Progress"):
+    def __init__(self, bar: "Progress", pictures: bool):
         self._bar = bar
+        self._pictures = pictures
         self._task: TaskID | None = None
+        self._epochs: TaskID | None = None
+
+    def learning(self, event: "Learning") -> None:
+        self._show_run(event)
+        if self._epochs is None:
+            self._epochs = self._bar.add_task("", total=None, state="", left="")
+        progress = event.progress
+        self._bar.update(
+            self._epochs,
+            description=f"  {_stage(progress)}",
+            completed=progress.epoch,
+            total=progress.n_epochs,
+            state=_course(progress),
+            left=_left(progress),
+        )
 
     def step(self, step: "StepDone") -> None:
-        if self._task is None:
-            self._task = self._bar.add_task(_name(step), total=step.n_arrivals, state="")
-        self._bar.update(self._task, completed=step.record["arrival"] + 1, state=_state(step))
+        self._remove_epochs()
+        self._bar.update(self._show_run(step), completed=step.record["arrival"] + 1, state=_state(step))
 
     def run(self, run: "RunDone") -> None:
+        self._remove_epochs()
         if self._task is not None:
             self._bar.remove_task(self._task)
             self._task = None
-        self._bar.console.print(f"{_name(run)}: {_outcome(run)}", highlight=False, soft_wrap=True)
+        line = f"{_name(run)}: {_outcome(run, self._pictures)}"
+        self._bar.console.print(line, highlight=False, soft_wrap=True)
+
+    def _show_run(self, event: "Learning | StepDone") -> "TaskID":
+        if self._task is None:
+            self._task = self._bar.add_task(_name(event), total=event.n_arrivals, state="", left=None)
+        return self._task
+
+    def _remove_epochs(self) -> None:
+        if self._epochs is not None:
+            self._bar.remove_task(self._epochs)
+            self._epochs = None
 
 
 def _run_bar() -> "Progress":
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Task, TextColumn, TimeRemainingColumn
+    from rich.table import Column
+    from rich.text import Text
+
+    class TimeLeft(TimeRemainingColumn):
+        """What the method itself expects, where it says so."""
+
+        def render(self, task: Task) -> Text:
+            left = task.fields["left"]
+            return super().render(task) if left is None else Text(left, style="progress.remaining")
 
     return _bar(
         TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[state]}"),
-        TimeRemainingColumn(),
+        BarColumn(bar_width=12, table_column=Column(no_wrap=True)),
+        MofNCompleteColumn(table_column=Column(no_wrap=True)),
+        TimeLeft(table_column=Column(no_wrap=True)),
+        TextColumn("{task.fields[state]}", table_column=Column()),  # goes on below on a narrow terminal
     )
 
 
@@ -143,7 +203,7 @@ def _bar(*columns: "ProgressColumn") -> "Progress":
     return Progress(*columns, console=Console(stderr=True), transient=True)
 
 
-def _name(event: "StepDone | RunDone") -> str:
+def _name(event: "Learning | StepDone | RunDone") -> str:
     return f"{event.scenario} {event.method} seed {event.seed}"
 
 
@@ -153,13 +213,46 @@ def _state(step: "StepDone") -> str:
     return f"NMI {record['cumulative']['nmi_geometric']:.3f}, {_clusters(record)}{again}"
 
 
-def _outcome(run: "RunDone") -> str:
+# What a method says of itself is a `Progress` of `DBULL`, or has its attributes.
+
+
+def _stage(progress: Any) -> str:
+    return str(progress.stage)
+
+
+def _epochs(progress: Any) -> str:
+    return f"{progress.epoch}/{progress.n_epochs}"
+
+
+def _course(progress: Any) -> str:
+    """Say how good the latest epoch was, how many components there are, and how fast it goes."""
+    n_components = f"{progress.n_components} component{'s' if progress.n_components > 1 else ''}"
+    terms = progress.terms
+    if terms is None:
+        return n_components
+    # Before there is a mixture the bound has no prior and no entropy: it is the reconstruction alone.
+    what = "ELBO" if terms.log_prior or terms.entropy else "reconstruction"
+    speed = f", {terms.rows_per_second:,.0f} rows/s" if terms.rows_per_second else ""
+    return f"{what} {terms.elbo:.2f}/row, {n_components}{speed}"
+
+
+def _left(progress: Any) -> str:
+    if progress.seconds_left is None:
+        return ""
+    minutes, seconds = divmod(round(progress.seconds_left), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}"
+
+
+def _outcome(run: "RunDone", pictures: bool) -> str:
     final = run.final
     if run.was_done:
-        return f"done before, left alone: {run.folder}"
+        lost = "; pictures are drawn of new runs only, give another --label or --out" if pictures else ""
+        return f"done before, left alone: {run.folder}{lost}"
     score, seconds = final["scores"]["nmi_geometric"], final["cost"]["seconds"]
     warned = f", {len(run.warnings)} warnings of the method in timings.jsonl" if run.warnings else ""
-    return f"done in {seconds:.1f} s, NMI {score:.3f}, {_clusters(final)}{warned}: {run.folder}"
+    drawn = "" if not pictures else ", with pictures" if run.pictures else ", no pictures of this method"
+    return f"done in {seconds:.1f} s, NMI {score:.3f}, {_clusters(final)}{warned}{drawn}: {run.folder}"
 
 
 def _clusters(record: dict[str, int]) -> str:

@@ -16,8 +16,9 @@ from dbull.metrics import SCORE_NAMES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-__all__ = ["check_target", "draw_streams", "task_curves"]
+__all__ = ["check_matplotlib", "check_target", "draw_streams", "save_figure", "task_curves"]
 
 # Colours that stay apart for most colour-blind readers (Okabe and Ito's set without yellow).
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -65,19 +66,29 @@ def draw_streams(results: Sequence[Result], target: Path, score: str = "nmi_geom
     handles, labels = panels[len(tasks)].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=min(4, len(labels)), frameon=False)
     figure.suptitle(f"{results[0].scenario}\n{CAPTION}", fontsize="medium")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(target, dpi=150)
-    except OSError as error:
-        raise SettingsError(f"{target}: the figure cannot be written ({error.strerror})") from error
+    save_figure(figure, target)
 
 
 def check_target(target: Path) -> None:
     """Refuse a figure that could not be written in the end."""
     if target.suffix not in SUFFIXES:
         raise SettingsError(f"{target}: a figure is written as {', '.join(SUFFIXES)}")
+    check_matplotlib("figures")
+
+
+def check_matplotlib(what: str) -> None:
+    """Refuse what needs matplotlib where it is missing."""
     if find_spec("matplotlib") is None:
-        raise SettingsError("figures need matplotlib: pip install 'dbull[plot]'")
+        raise SettingsError(f"{what} need matplotlib: pip install 'dbull[plot]'")
+
+
+def save_figure(figure: "Figure", target: Path) -> None:
+    """Write a figure, and the folder for it."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(target, dpi=150)
+    except OSError as error:
+        raise SettingsError(f"{target}: the figure cannot be written ({error.strerror})") from error
 
 
 def task_curves(runs: Sequence[Sequence[dict[str, Any]]], task: int, score: str) -> NDArray[np.float64]:

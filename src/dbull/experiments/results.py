@@ -6,6 +6,7 @@ environment.json    what may explain a difference: versions, machine, threads, c
 steps.jsonl         one line per arrival: every score; the same bytes on every run
 timings.jsonl       one line per arrival: seconds, and warnings the method gave
 final.json          final scores, score matrices, cost; its presence means the run is complete
+pictures/           what was learned, if asked for; may be deleted
 ==================  ==========================================================================
 """
 

@@ -2,7 +2,7 @@
 
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
@@ -14,14 +14,33 @@ from numpy.typing import NDArray
 from dbull.data import Scenario, scenario, scenario_names
 from dbull.errors import MethodError, SettingsError, check_known
 from dbull.experiments.environment import PeakMemory, describe_environment
+from dbull.experiments.figures import check_matplotlib
+from dbull.experiments.pictures import can_be_pictured, draw_pictures
 from dbull.experiments.registry import ResolvedMethod, build, resolve
 from dbull.experiments.results import RunFolder
 from dbull.experiments.scoring import Scorer, final_record
 from dbull.experiments.settings import BenchSettings, MethodChoice
 
-__all__ = ["RunDone", "StepDone", "bench", "run", "run_folder"]
+__all__ = ["Learning", "RunDone", "StepDone", "Watch", "bench", "run", "run_folder"]
 
 SETTINGS_FORMAT = 1
+PICTURES = "pictures"  # their folder beside the records of a run
+_NOTHING = object()
+
+
+@dataclass(frozen=True)
+class Learning:
+    """A method told how the learning of an arrival goes."""
+
+    scenario: str
+    method: str
+    seed: int
+    arrival: int
+    n_arrivals: int
+    progress: Any  # what the method gave to its ``callback``; `DBULL` gives `Progress`
+
+
+Watch = Callable[[Learning], object]
 
 
 @dataclass(frozen=True)
@@ -48,21 +67,47 @@ class RunDone:
     final: dict[str, Any]
     was_done: bool  # it was complete before, and was left alone
     warnings: tuple[str, ...]  # what the method warned of while learning
+    pictures: tuple[Path, ...] = ()  # files drawn now
 
 
-def bench(settings: BenchSettings, data_folder: Path | None = None) -> Iterator[StepDone | RunDone]:
-    """Run every method with every seed; each scenario is made once per seed and shown to all methods."""
+def bench(
+    settings: BenchSettings,
+    data_folder: Path | None = None,
+    *,
+    pictures: bool = False,
+    watch: Watch | None = None,
+) -> Iterator[StepDone | RunDone]:
+    """Run every method with every seed; each scenario is made once per seed and shown to all methods.
+
+    Parameters
+    ----------
+    pictures : draw what was learned, of every method that has what pictures are made from
+    watch : told how learning goes, by every method that has a ``callback``
+    """
     # Wrong names are refused before any work is done.
     check_known("scenario", settings.scenario, scenario_names())
-    for choice in settings.methods:
-        resolve(choice, seed=settings.seeds[0], true_k=1)
+    methods = [resolve(choice, seed=settings.seeds[0], true_k=1) for choice in settings.methods]
+    if pictures:
+        check_matplotlib("pictures")
+        if not any(can_be_pictured(build(method)) for method in methods):
+            raise SettingsError(
+                f"no picture can be made of {', '.join(method.label for method in methods)}: "
+                "a method needs prototype, sample and transform, and no pca_dims before it"
+            )
     for seed in settings.seeds:
         stream = scenario(settings.scenario, seed, data_folder)
         for choice in settings.methods:
-            yield from run(stream, choice, settings.out)
+            yield from run(stream, choice, settings.out, pictures=pictures, watch=watch)
 
 
-def run(stream: Scenario, choice: MethodChoice, out: Path) -> Iterator[StepDone | RunDone]:
+def run(
+    stream: Scenario,
+    choice: MethodChoice,
+    out: Path,
+    *,
+    pictures: bool = False,
+    watch: Watch | None = None,
+) -> Iterator[StepDone | RunDone]:
     """Run one method over one scenario into its own folder below ``out``.
 
     An interrupted run is replayed from the start, since a method's state is its own affair, and every score
@@ -70,9 +115,11 @@ def run(stream: Scenario, choice: MethodChoice, out: Path) -> Iterator[StepDone 
     """
     scorer = Scorer(stream)
     method = resolve(choice, stream.seed, scorer.true_k, _image_shape(stream))
-    learner = _Learner(
-        build(method), method.label, len(stream.arrivals), set_by_user=tuple(choice.parameters)
-    )
+    built = build(method)
+    learner = _Learner(built, method.label, len(stream.arrivals), set_by_user=tuple(choice.parameters))
+    # Set on the object, not among its parameters: who listens decides no number and is no setting.
+    if watch is not None and getattr(built, "callback", _NOTHING) is None:
+        built.callback = _telling(watch, stream, learner)
     path = run_folder(out, stream.name, method.label, stream.seed)
     described = _settings_record(stream, method, learner.way)
     with RunFolder.open(path, described, describe_environment()) as folder:
@@ -84,8 +131,33 @@ def run(stream: Scenario, choice: MethodChoice, out: Path) -> Iterator[StepDone 
                 steps.append(step.record)
                 yield step
             folder.finish({**final_record(steps), "cost": _cost(folder, peak)})
+        drawn: list[Path] = []
+        if pictures and not was_done and can_be_pictured(built):
+            # After the final record: a picture that cannot be written must not cost the scores.
+            held_out = _read_only(scorer.held_out_rows(len(stream.arrivals) - 1))
+            shape = stream.sample_shape if stream.kind == "images" else getattr(built, "image_shape", None)
+            drawn = draw_pictures(built, held_out, path / PICTURES, shape, stream.seed)
         warned = [text for timing in folder.timings() for text in timing["warnings"]]
-        yield RunDone(stream.name, method.label, stream.seed, path, folder.final(), was_done, tuple(warned))
+        yield RunDone(
+            stream.name,
+            method.label,
+            stream.seed,
+            path,
+            folder.final(),
+            was_done,
+            tuple(warned),
+            tuple(drawn),
+        )
+
+
+def _telling(watch: Watch, stream: Scenario, learner: "_Learner") -> Callable[[Any], None]:
+    """Return a callback that adds which run and arrival a method speaks of."""
+    n_arrivals = len(stream.arrivals)
+
+    def tell(progress: Any) -> None:
+        watch(Learning(stream.name, learner.label, stream.seed, learner.n_learnt, n_arrivals, progress))
+
+    return tell
 
 
 def _image_shape(stream: Scenario) -> tuple[int, ...] | None:
@@ -150,6 +222,7 @@ class _Learner:
         self._set_by_user = set_by_user
         self._method = method
         self._kept: list[NDArray[np.float32]] = []
+        self.n_learnt = 0  # arrivals
         self.warnings: list[str] = []  # given while the latest arrival was learnt
         if n_arrivals == 1 and hasattr(method, "fit"):
             self.way = "fit"
@@ -166,6 +239,7 @@ class _Learner:
                 if any(re.search(rf"\b{name}\b", str(error)) for name in self._set_by_user):
                     raise SettingsError(f"{self.label}: {error}") from error
                 raise
+        self.n_learnt += 1
         self.warnings = [f"{warning.category.__name__}: {warning.message}" for warning in caught]
 
     def _learn(self, x: NDArray[np.float32]) -> None:

@@ -1,0 +1,341 @@
+"""Pictures of what was learned: prototypes, samples, a map of the codes, the course of training.
+
+Made from rows and the learner alone; labels are never given to these functions.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbull.experiments.figures import COLOURS, MARKERS, save_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["Picturable", "can_be_pictured", "draw_map", "draw_pictures", "draw_prototypes", "draw_samples"]
+
+Floats = NDArray[np.float64]
+
+MAX_CLUSTERS = 30  # of prototypes and samples; the largest are shown
+MAX_MAP_ROWS = 3000
+FEWEST_FOR_TSNE = 100
+FEW_POINTS = 15
+N_SAMPLES = 10
+N_STRONGEST = 8  # columns in the profile of a cluster
+MAX_HEAT_COLUMNS = 40
+SURE_DEVIATION = 3.0  # standard deviations at which colours are full
+
+
+class Picturable(Protocol):
+    """What a learner must have; `DBULL` has it."""
+
+    cluster_ids_: Any
+    weights_: Any
+    history_: Sequence[Any]
+
+    def prototype(self, cluster: int) -> Floats:
+        """Return the decoded mean of a cluster, (d,)."""
+
+    def sample(self, n_samples: int, cluster: int | None) -> tuple[Floats, NDArray[np.int64]]:
+        """Draw decoded rows of a cluster, (n_samples, d), and their ids."""
+
+    def transform(self, X: Any) -> Floats:
+        """Return the codes of rows, (N, latent)."""
+
+    def predict(self, X: Any) -> NDArray[np.int64]:
+        """Return the ids of rows, (N,)."""
+
+
+def can_be_pictured(method: object) -> bool:
+    """Return whether a method, fitted or not, has what pictures are made from."""
+    return all(hasattr(method, name) for name in ("prototype", "sample", "transform"))
+
+
+def draw_pictures(
+    learner: Picturable,
+    rows: NDArray[Any],
+    folder: Path,
+    image_shape: Sequence[int] | None = None,
+    seed: int = 0,
+) -> list[Path]:
+    """Draw all pictures of a fitted learner into a folder and return their files.
+
+    Parameters
+    ----------
+    rows : held-out rows, (N, d): units for the profiles, points of the map
+    image_shape : (height, width) or (height, width, channels) if rows are images
+    seed : of the rows chosen for the map, and of its layout
+    """
+    from dbull.experiments.training_picture import draw_training
+
+    files = [folder / f"{name}.png" for name in ("prototypes", "samples", "map", "training")]
+    draw_prototypes(learner, rows, files[0], image_shape)
+    draw_samples(learner, rows, files[1], image_shape)
+    draw_map(learner, rows, files[2], seed)
+    draw_training(learner.history_, files[3])
+    return files
+
+
+def draw_prototypes(
+    learner: Picturable, rows: NDArray[Any], target: Path, image_shape: Sequence[int] | None = None
+) -> None:
+    """Draw the decoded mean of each cluster: as an image, or as a profile of its strongest columns."""
+    from matplotlib.figure import Figure
+
+    shown = _Shown.of(learner)
+    values = np.stack([np.asarray(learner.prototype(cluster), dtype=np.float64) for cluster in shown.ids])
+    shape = _drawable(image_shape)
+    n_columns = min(8 if shape else 4, len(shown.ids))
+    n_rows = -(-len(shown.ids) // n_columns)
+    width, height = (1.25, 1.55) if shape else (2.9, 2.3)
+    figure = Figure(figsize=(max(6.0, width * n_columns), height * n_rows + 0.9), layout="constrained")
+    panels = figure.subplots(n_rows, n_columns, squeeze=False).ravel()
+    for panel, cluster, share in zip(panels, shown.ids, shown.shares, strict=False):
+        panel.set_title(f"cluster {cluster}\n{_percent(share)} of rows", fontsize="small")
+    if shape:
+        for panel, image in zip(panels, _Brightness.of(rows)(values), strict=False):
+            panel.imshow(image.reshape(shape), cmap="gray", vmin=0, vmax=1)
+            panel.set(xticks=[], yticks=[])
+        note = "each is the centre of a cluster, decoded to an image"
+    else:
+        deviations = _Deviation.of(rows)(values)
+        reach = 1.05 * max(1.0, float(np.abs(deviations).max()))
+        for panel, profile in zip(panels, deviations, strict=False):
+            _draw_profile(panel, profile, reach)
+        figure.supxlabel(
+            "standard deviations above (blue) or below (orange) the mean of held-out rows", fontsize="small"
+        )
+        note = "centre of each cluster, decoded: the columns in which it differs most from the average row"
+        if values.shape[1] <= N_STRONGEST:
+            note = "centre of each cluster, decoded, beside the average row"
+    for panel in panels[len(shown.ids) :]:
+        panel.set_axis_off()
+    figure.suptitle(f"Prototypes of {shown.which}\n{note}", fontsize="medium")
+    save_figure(figure, target)
+
+
+def draw_samples(
+    learner: Picturable, rows: NDArray[Any], target: Path, image_shape: Sequence[int] | None = None
+) -> None:
+    """Draw a row of decoded samples for each cluster: as images, or as lines of a heat map."""
+    from matplotlib.figure import Figure
+
+    shown = _Shown.of(learner)
+    values = np.stack(
+        [np.asarray(learner.sample(N_SAMPLES, cluster)[0], dtype=np.float64) for cluster in shown.ids]
+    )
+    shape = _drawable(image_shape)
+    n_clusters = len(shown.ids)
+    labels = [
+        f"cluster {cluster} ({_percent(share)})"
+        for cluster, share in zip(shown.ids, shown.shares, strict=True)
+    ]
+    if shape:
+        tiles, gap = _mosaic(_Brightness.of(rows)(values).reshape(n_clusters, N_SAMPLES, *shape))
+        high = 6.5 * tiles.shape[0] / tiles.shape[1]  # inches, beside 1.6 for the names of clusters
+        figure = Figure(figsize=(8.1, high + 0.8), layout="constrained")
+        panel = figure.subplots()
+        panel.imshow(tiles, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+        panel.set(yticks=(np.arange(n_clusters) + 0.5) * (shape[0] + gap) - gap / 2 - 0.5)
+        note = f"each row: {N_SAMPLES} new images, drawn from one cluster and decoded"
+    else:
+        deviations = _Deviation.of(rows)(values)
+        strongest = np.argsort(-np.abs(deviations.mean(1)).max(0), kind="stable")[:MAX_HEAT_COLUMNS]
+        columns = np.sort(strongest)
+        figure = Figure(figsize=(8.0, 0.45 * n_clusters + 1.6), layout="constrained")
+        panel = figure.subplots()
+        heat = panel.imshow(
+            deviations[:, :, columns].reshape(-1, len(columns)),
+            cmap="PuOr",
+            vmin=-SURE_DEVIATION,
+            vmax=SURE_DEVIATION,
+            aspect="auto",
+            interpolation="nearest",
+        )
+        for edge in range(1, n_clusters):
+            panel.axhline(edge * N_SAMPLES - 0.5, color="black", linewidth=0.8)
+        panel.set(yticks=(np.arange(n_clusters) + 0.5) * N_SAMPLES - 0.5, xlabel="column of the data")
+        every = -(-len(columns) // 20)
+        panel.set_xticks(np.arange(len(columns))[::every], columns[::every], fontsize="small")
+        figure.colorbar(heat, label="standard deviations\nfrom the mean of held-out rows", extend="both")
+        note = f"each band: {N_SAMPLES} new rows, drawn from one cluster and decoded"
+        if len(columns) < values.shape[2]:
+            note += f"\n{len(columns)} of {values.shape[2]} columns: those in which clusters differ most"
+    panel.set_yticklabels(labels, fontsize="small")
+    panel.tick_params(left=False, bottom=not shape, labelbottom=not shape)
+    panel.spines[:].set_visible(False)
+    figure.suptitle(f"Samples of {shown.which}\n{note}", fontsize="medium")
+    save_figure(figure, target)
+
+
+def draw_map(learner: Picturable, rows: NDArray[Any], target: Path, seed: int = 0) -> None:
+    """Draw rows as points in the plane, near where their codes are near, coloured by predicted cluster."""
+    from matplotlib.figure import Figure
+    from matplotlib.patheffects import withStroke
+
+    if len(rows) > MAX_MAP_ROWS:
+        rows = rows[np.sort(np.random.default_rng(seed).permutation(len(rows))[:MAX_MAP_ROWS])]
+    ids = np.asarray(learner.predict(rows))
+    places, how = _flattened(np.asarray(learner.transform(rows), dtype=np.float64), seed)
+    clusters = np.unique(ids)
+    figure = Figure(figsize=(7.0, 6.6), layout="constrained")
+    panel = figure.subplots()
+    size = 12.0 if len(rows) > 1000 else 32.0
+    for cluster in clusters:
+        own = places[ids == cluster]
+        # Colours come back after seven clusters, then with another marker.
+        colour, marker = cluster % len(COLOURS), (cluster // len(COLOURS)) % len(MARKERS)
+        panel.scatter(
+            own[:, 0],
+            own[:, 1],
+            s=size,
+            color=COLOURS[colour],
+            marker=MARKERS[marker],
+            alpha=0.75,
+            linewidths=0,
+        )
+    for cluster in clusters:
+        own = places[ids == cluster]
+        # A point of the cluster itself: the middle of a bent cluster may lie in another one.
+        centre = own[((own - np.median(own, axis=0)) ** 2).sum(1).argmin()]
+        outline = [withStroke(linewidth=3.5, foreground="white")]
+        panel.annotate(
+            str(cluster),
+            centre,
+            xytext=(0, 10 if len(own) < FEW_POINTS else 0),  # the number must not hide them all
+            textcoords="offset points",
+            ha="center",
+            va="center",
+            weight="bold",
+            size=12,
+            path_effects=outline,
+        )
+    panel.set(xticks=[], yticks=[])
+    panel.spines[:].set_color("0.8")
+    figure.suptitle(
+        f"Map of {len(rows):,} held-out rows, {len(clusters)} clusters\n"
+        f"a point is a row, colour and number its predicted cluster; {how}",
+        fontsize="medium",
+    )
+    save_figure(figure, target)
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """The clusters that get a place, the largest first."""
+
+    ids: list[int]
+    shares: list[float]
+    n_all: int
+
+    @classmethod
+    def of(cls, learner: Picturable) -> "_Shown":
+        ids, shares = np.asarray(learner.cluster_ids_), np.asarray(learner.weights_, dtype=np.float64)
+        order = np.argsort(-shares, kind="stable")[:MAX_CLUSTERS]
+        return cls([int(i) for i in ids[order]], [float(s) for s in shares[order]], len(ids))
+
+    @property
+    def which(self) -> str:
+        if self.n_all > len(self.ids):
+            return f"the {len(self.ids)} largest of {self.n_all} clusters"
+        return f"{self.n_all} cluster{'s' if self.n_all > 1 else ''}, the largest first"
+
+
+@dataclass(frozen=True)
+class _Brightness:
+    """Values as grey or colour, 0 to 1, on one scale for all images: that of the rows."""
+
+    lowest: float
+    highest: float
+
+    @classmethod
+    def of(cls, rows: NDArray[Any]) -> "_Brightness":
+        return cls(float(rows.min()), float(rows.max()))
+
+    def __call__(self, values: Floats) -> Floats:
+        reach = self.highest - self.lowest
+        scaled: Floats = np.clip((values - self.lowest) / (reach if reach > 0 else 1.0), 0.0, 1.0)
+        return scaled
+
+
+@dataclass(frozen=True)
+class _Deviation:
+    """Values as standard deviations from the mean of the rows, column by column; 0 where nothing varies."""
+
+    mean: Floats
+    spread: Floats
+
+    @classmethod
+    def of(cls, rows: NDArray[Any]) -> "_Deviation":
+        return cls(rows.mean(0, dtype=np.float64), rows.std(0, dtype=np.float64))
+
+    def __call__(self, values: Floats) -> Floats:
+        varies = self.spread > 0
+        deviations: Floats = np.where(varies, (values - self.mean) / np.where(varies, self.spread, 1.0), 0.0)
+        return deviations
+
+
+def _drawable(image_shape: Sequence[int] | None) -> tuple[int, ...] | None:
+    """Return the shape that a picture of one row has; None if a row cannot be shown as an image."""
+    if image_shape is None:
+        return None
+    shape = tuple(int(side) for side in image_shape)
+    if len(shape) == 3 and shape[2] == 1:
+        shape = shape[:2]
+    return shape if len(shape) == 2 or (len(shape) == 3 and shape[2] in (3, 4)) else None
+
+
+def _draw_profile(panel: "Axes", deviations: Floats, reach: float) -> None:
+    """Draw bars for the columns that deviate most, the strongest on top; all in order if they are few."""
+    columns = np.arange(len(deviations))
+    if len(columns) > N_STRONGEST:
+        columns = np.argsort(-np.abs(deviations), kind="stable")[:N_STRONGEST]
+    own = deviations[columns]
+    panel.barh(np.arange(len(columns)), own, color=np.where(own > 0, COLOURS[0], COLOURS[1]))
+    panel.axvline(0, color="0.3", linewidth=0.8)
+    panel.set_yticks(np.arange(len(columns)), [f"column {column}" for column in columns], fontsize="x-small")
+    panel.invert_yaxis()
+    panel.set_xlim(-reach, reach)
+    panel.tick_params(axis="x", labelsize="x-small")
+    panel.spines[["top", "right"]].set_visible(False)
+
+
+def _mosaic(images: Floats) -> tuple[Floats, int]:
+    """Put images (rows, columns, height, width, ...) side by side with white gaps; return the gap as well."""
+    n_rows, n_columns, height, width = images.shape[:4]
+    gap = max(1, height // 10)
+    down, right = height + gap, width + gap
+    tiles = np.ones((n_rows * down - gap, n_columns * right - gap, *images.shape[4:]))
+    for i in range(n_rows):
+        for j in range(n_columns):
+            tiles[i * down : i * down + height, j * right : j * right + width] = images[i, j]
+    return tiles, gap
+
+
+def _flattened(codes: Floats, seed: int) -> tuple[Floats, str]:
+    """Return a place in the plane for each code, (N, 2), and how it was found."""
+    n_rows, n_dims = codes.shape
+    if n_dims <= 2:
+        return np.pad(codes, ((0, 0), (0, 2 - n_dims))), "places are the codes themselves"
+    if n_rows < FEWEST_FOR_TSNE:
+        centred = codes - codes.mean(0)
+        axes = np.linalg.svd(centred, full_matrices=False)[2][:2]
+        axes *= np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(1)])[:, None]  # either sign is right
+        return np.pad(centred @ axes.T, ((0, 0), (0, 2 - len(axes)))), "PCA of the codes"
+    from sklearn.manifold import TSNE
+    from threadpoolctl import threadpool_limits
+
+    # Half of the usual steps shows the clusters of many rows as well, in half the time.
+    # One thread: several add up in an order of their own.
+    layout = TSNE(init="pca", max_iter=500 if n_rows > 1000 else 1000, random_state=seed)
+    with threadpool_limits(limits=1):
+        places: Floats = layout.fit_transform(codes).astype(np.float64)
+    return places, "t-SNE of the codes: near means alike"
+
+
+def _percent(share: float) -> str:
+    return "<1 %" if share < 0.005 else f"{100 * share:.0f} %"
