@@ -61,7 +61,7 @@ def learn(
     inputs = view.inputs(values)
     graph = None
     if s.join_threshold > 0 or (s.neighbourhood_weight > 0 and vae.learns):
-        graph = build_graph(inputs, s.n_neighbours, generator)
+        graph = build_graph(inputs, s.n_neighbours, generator, s.graph_dims, s.graph_cosine)
         yield clock.now("graph", mixture)
     if vae.learns:
         drawn = graph if s.neighbourhood_weight > 0 else None

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 __all__ = ["NeighbourGraph", "affinity", "build_graph", "nearest_neighbours", "neighbourhood_loss"]
 
 CHUNK_NUMBERS = 1 << 25  # distances in memory at once
-PROJECTED_DIMS = 100  # wider data are projected to their leading principal directions before the search
+OVERSAMPLED = 10  # more directions than asked for while they are sought
 PROJECTION_ROWS = 5000  # rows from which these directions are taken
 N_REPELLED = 5.0  # pairs pushed apart per pair drawn together, as in UMAP
 SOFTENING = 1e-3  # keeps the push between coinciding codes finite
@@ -45,24 +46,32 @@ class NeighbourGraph:
         return self.neighbours[rows].gather(1, place)[:, 0]
 
 
-def build_graph(inputs: Tensor, n_neighbours: int, generator: torch.Generator) -> NeighbourGraph:
-    """Return the graph of rows (N, d) under the Euclidean distance."""
-    squared, neighbours = nearest_neighbours(projected(inputs, generator), min(n_neighbours, len(inputs) - 1))
+def build_graph(
+    inputs: Tensor, n_neighbours: int, generator: torch.Generator, n_dims: int = 100, cosine: bool = False
+) -> NeighbourGraph:
+    """Return the graph of rows (N, d) in their leading `n_dims` principal directions.
+
+    Under the Euclidean distance, or with `cosine` under the angle between the projected rows.
+    """
+    rows = projected(inputs, n_dims, generator)
+    if cosine:
+        rows = F.normalize(rows - rows.mean(0), dim=1)
+    squared, neighbours = nearest_neighbours(rows, min(n_neighbours, len(inputs) - 1))
     return NeighbourGraph(neighbours, fuzzy_weights(squared.sqrt()))
 
 
-def projected(inputs: Tensor, generator: torch.Generator) -> Tensor:
+def projected(inputs: Tensor, n_dims: int, generator: torch.Generator) -> Tensor:
     """Return wide rows in the coordinates of their leading principal directions; others as they are."""
-    if inputs.shape[1] <= PROJECTED_DIMS or len(inputs) <= PROJECTED_DIMS:
+    if inputs.shape[1] <= n_dims or len(inputs) <= n_dims + OVERSAMPLED:
         return inputs
     centred = inputs - inputs.mean(0)
     sample = centred[torch.randperm(len(inputs), generator=generator)[:PROJECTION_ROWS]]
-    start = torch.randn(inputs.shape[1], PROJECTED_DIMS + 10, generator=generator)
+    start = torch.randn(inputs.shape[1], min(inputs.shape[1], n_dims + OVERSAMPLED), generator=generator)
     basis = torch.linalg.qr(start).Q
     for _ in range(4):  # subspace iteration (Halko, Martinsson & Tropp 2011)
         basis = torch.linalg.qr(sample.T @ (sample @ basis)).Q
     reduced = sample @ basis
-    rotation = torch.linalg.eigh(reduced.T @ reduced).eigenvectors[:, -PROJECTED_DIMS:]
+    rotation = torch.linalg.eigh(reduced.T @ reduced).eigenvectors[:, -n_dims:]
     reduced_rows: Tensor = centred @ (basis @ rotation)
     return reduced_rows
 

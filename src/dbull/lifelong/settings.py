@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dbull.mixture.fit import FitSettings
 
@@ -25,6 +25,8 @@ class LearnSettings:
     n_stacked_epochs: int = 0  # layer-wise denoising before everything else, per layer
     neighbourhood_weight: float = 0.0  # nats per row of the neighbourhood loss; 0 switches it off
     n_neighbours: int = 15
+    graph_dims: int = 100  # principal directions in which neighbours are sought
+    graph_cosine: bool = False  # by angle instead of by distance
     join_threshold: float = 0.0  # share of edges from which components are one cluster; 0: one component each
     n_join_neighbours: int = 6
     use_encoder_variance: bool = False  # in the statistics of the mixture
@@ -58,13 +60,58 @@ class Recipe:
     neighbourhood_weight: float
     join_threshold: float
     pooled_share: float
+    latent_dim: int = 10
+    n_neighbours: int = 15
+    graph_dims: int = 100
+    graph_cosine: bool = False
+    max_evidence: float | None = None  # None: as `DPMixture` has it
 
 
-PAPER = Recipe((500, 500, 2000), 256, 1e-3, 3e-4, (25, 50), 12, False, True, 0.0, 0.0, 0.03)
+PAPER = Recipe(
+    hidden_dims=(500, 500, 2000),
+    batch_rows=256,
+    learning_rate=1e-3,
+    joint_learning_rate=3e-4,
+    epoch_range=(25, 50),
+    n_joint_epochs=12,
+    front_end=False,
+    augment=True,
+    neighbourhood_weight=0.0,
+    join_threshold=0.0,
+    pooled_share=0.03,
+)
+IMAGES = Recipe(
+    hidden_dims=(400, 400),
+    batch_rows=512,
+    learning_rate=2e-3,
+    joint_learning_rate=3e-4,
+    epoch_range=(10, 150),
+    n_joint_epochs=5,
+    front_end=True,
+    augment=False,
+    neighbourhood_weight=100.0,
+    join_threshold=0.03,
+    pooled_share=0.1,
+)
+# No joining below: between features of images, and between texts, the graph runs through everything.
+DENSE = replace(
+    IMAGES,
+    batch_rows=256,
+    learning_rate=1e-3,
+    epoch_range=(10, 60),
+    front_end=False,
+    neighbourhood_weight=1000.0,
+    join_threshold=0.0,
+    pooled_share=0.01,
+    latent_dim=5,
+    n_neighbours=100,
+    graph_cosine=True,
+)
+SPARSE = replace(DENSE, pooled_share=0.1, latent_dim=10, n_neighbours=200, graph_dims=10, max_evidence=300.0)
 RECIPES = {
-    ("default", "images"): Recipe((400, 400), 512, 2e-3, 3e-4, (10, 150), 5, True, False, 100.0, 0.03, 0.1),
-    ("default", "dense"): Recipe((400, 400), 256, 1e-3, 3e-4, (10, 150), 5, False, False, 100.0, 0.0, 0.05),
-    ("default", "sparse"): Recipe((400, 400), 256, 1e-3, 3e-4, (10, 150), 5, False, True, 0.0, 0.0, 0.05),
+    ("default", "images"): IMAGES,
+    ("default", "dense"): DENSE,
+    ("default", "sparse"): SPARSE,
     ("paper", "images"): PAPER,
     ("paper", "dense"): PAPER,
     ("paper", "sparse"): PAPER,

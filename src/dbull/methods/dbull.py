@@ -38,6 +38,8 @@ from dbull.probability.normal_wishart import expected_covariance
 
 __all__ = ["DBULL"]
 
+IDENTITY_WIDTH = 10  # rows up to this wide are clustered as they are unless a network is asked for
+
 
 class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, DensityMixin, BaseEstimator):
     """Deep Bayesian clustering: a variational autoencoder whose prior is a Dirichlet process mixture.
@@ -57,10 +59,10 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
     image_shape : tuple of int or None, default=None
         (height, width) or (height, width, channels) of the image in each row.
     encoder : {"auto", "mlp", "conv", "identity"}, default="auto"
-        "identity" takes rows as embeddings already. "auto": "identity" if rows are no wider than
-        `latent_dim`, since there is nothing to compress, else "mlp".
-    latent_dim : int, default=10
-        Width of a code.
+        "identity" takes rows as embeddings already. "auto": "identity" if rows are no wider than 10 or
+        `latent_dim`, since there is little to compress, else "mlp".
+    latent_dim : "auto" or int, default="auto"
+        Width of a code; 10 in the paper.
     hidden_dims : "auto" or tuple of int, default="auto"
         Widths of the encoder's hidden layers; the decoder mirrors them. (500, 500, 2000) in the paper.
     likelihood : {"auto", "bernoulli", "gaussian", "gaussian-fixed", "gaussian-learned"}, default="auto"
@@ -76,7 +78,7 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
         "stacked" trains a denoising autoencoder layer by layer first.
     neighbourhood : "auto" or float, default="auto"
         Weight of the neighbourhood term, in nats per row; 0 switches it off.
-    n_neighbours : int, default=15
+    n_neighbours : "auto" or int, default="auto"
         Neighbours of a row in the graph.
     join : "auto" or float, default="auto"
         Components that share at least this part of their edges in the graph are one cluster; 0 keeps
@@ -139,14 +141,14 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
         kind: str = "auto",
         image_shape: tuple[int, ...] | None = None,
         encoder: str = "auto",
-        latent_dim: int = 10,
+        latent_dim: str | int = "auto",
         hidden_dims: str | tuple[int, ...] = "auto",
         likelihood: str = "auto",
         front_end: str | bool = "auto",
         augment: str | Augmentation | None = "auto",
         pretraining: str = "end-to-end",
         neighbourhood: str | float = "auto",
-        n_neighbours: int = 15,
+        n_neighbours: str | int = "auto",
         join: str | float = "auto",
         use_encoder_variance: bool = False,
         concentration: float = 1.0,
@@ -207,12 +209,14 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
         image_shape = self._image_shape(rows.shape[1])
         kind = guess_kind(rows, image_shape) if self.kind == "auto" else self.kind
         recipe = recipe_for(self.objective, kind)
+        latent_dim = recipe.latent_dim if self.latent_dim == "auto" else int(self.latent_dim)
         encoder = self.encoder
         if encoder == "auto":
-            encoder = "identity" if rows.shape[1] <= self.latent_dim and image_shape is None else "mlp"
+            narrow = rows.shape[1] <= max(latent_dim, IDENTITY_WIDTH) and image_shape is None
+            encoder = "identity" if narrow else "mlp"
         front_end = recipe.front_end if self.front_end == "auto" else bool(self.front_end)
         view = fit_inputs(rows, kind, image_shape, front_end and encoder == "mlp", encoder == "identity")
-        vae = self._networks(rows, view, kind, encoder, image_shape, recipe, seed)
+        vae = self._networks(rows, view, kind, encoder, latent_dim, image_shape, recipe, seed)
         settings = self._settings(len(rows), recipe)
         augment = self._augmentation(recipe, image_shape)
         history = []
@@ -229,6 +233,8 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
         self.chosen_ = {
             "kind": kind,
             "encoder": encoder,
+            "latent_dim": vae.shape.latent_dim,
+            "hidden_dims": vae.shape.hidden_dims,
             "likelihood": vae.shape.likelihood,
             "front_end": view.front_end is not None,
             "augment": augment,
@@ -325,13 +331,11 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
         check_known("encoder", self.encoder, ("auto", *ENCODERS))
         check_known("likelihood", self.likelihood, ("auto", *LIKELIHOODS))
         check_known("pretraining", self.pretraining, PRETRAININGS)
-        for name, value in (("latent_dim", self.latent_dim), ("n_neighbours", self.n_neighbours)):
-            check_number(name, value, at_least=1, whole=True)
         check_number("max_clusters", self.max_clusters, at_least=1, whole=True)
         check_number("concentration", self.concentration, above=0)
-        for name in ("epochs", "joint_epochs", "batch_size"):
+        for name in ("epochs", "joint_epochs", "batch_size", "latent_dim", "n_neighbours"):
             if getattr(self, name) != "auto":
-                least = 1 if name == "batch_size" else 0
+                least = 0 if name in ("epochs", "joint_epochs") else 1
                 check_number(name, getattr(self, name), at_least=least, whole=True, also="or 'auto'")
         for name in ("neighbourhood", "join", "pooling"):
             if getattr(self, name) != "auto":
@@ -384,6 +388,7 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
         view: InputView,
         kind: str,
         encoder: str,
+        latent_dim: int,
         image_shape: tuple[int, int, int] | None,
         recipe: Recipe,
         seed: int,
@@ -398,7 +403,7 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
         shape = NetworkShape(
             view.n_inputs,
             n_columns,
-            n_columns if encoder == "identity" else self.latent_dim,
+            n_columns if encoder == "identity" else latent_dim,
             encoder,
             tuple(int(width) for width in hidden),
             likelihood if encoder != "identity" else "gaussian",
@@ -414,7 +419,7 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
         def chosen(given: Any, default: Any) -> Any:
             return default if given == "auto" else given
 
-        max_evidence = chosen(self.max_evidence, None)
+        max_evidence = chosen(self.max_evidence, recipe.max_evidence)
         mixture = FitSettings(
             concentration=float(self.concentration),
             max_evidence=math.inf if self.max_evidence is None else max_evidence,
@@ -432,7 +437,9 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
             batch_rows=batch_rows,
             n_stacked_epochs=0 if self.pretraining != "stacked" else max(1, epochs // 4),
             neighbourhood_weight=float(chosen(self.neighbourhood, recipe.neighbourhood_weight)),
-            n_neighbours=int(self.n_neighbours),
+            n_neighbours=int(chosen(self.n_neighbours, recipe.n_neighbours)),
+            graph_dims=recipe.graph_dims,
+            graph_cosine=recipe.graph_cosine,
             join_threshold=float(chosen(self.join, recipe.join_threshold)),
             use_encoder_variance=bool(self.use_encoder_variance),
             mixture=mixture,
