@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint bench recovery embeddings clean
+.PHONY: demo test lint bench training recovery embeddings clean
 
 demo: $(READY)
 	$(BIN)/python examples/growing_stream.py
@@ -20,6 +20,10 @@ lint: $(READY)
 bench: $(READY)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[umap]'
 	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/training.py
+
+training: $(READY)
+	$(BIN)/python benchmarks/training.py
 
 recovery: $(READY)
 	$(BIN)/python benchmarks/recovery.py
