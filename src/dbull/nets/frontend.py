@@ -93,8 +93,13 @@ def blurred(images: Tensor, std: float) -> Tensor:
     offsets = torch.arange(-reach, reach + 1, dtype=images.dtype)
     kernel = torch.exp(-0.5 * (offsets / std).square())
     kernel /= kernel.sum()
-    smooth = F.conv2d(images[:, None], kernel.view(1, 1, -1, 1), padding=(reach, 0))
-    return F.conv2d(smooth, kernel.view(1, 1, 1, -1), padding=(0, reach))[:, 0]
+    # Sums of shifted images: a convolution rounds differently for different numbers of images.
+    for dim, margin in ((1, (0, 0, reach, reach)), (2, (reach, reach))):
+        size, padded = images.shape[dim], F.pad(images, margin)
+        images = torch.zeros_like(images)
+        for place, weight in enumerate(kernel.tolist()):
+            images += weight * padded.narrow(dim, place, size)
+    return images
 
 
 def gradients(images: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,447 @@
+"""Learning one data set: what happens in which order, when it stops, and that every row is counted once."""
+
+import numpy as np
+import pytest
+import torch
+
+from dbull.errors import NumericalError
+from dbull.lifelong import codes as codes_module
+from dbull.lifelong.codes import CodeMixture
+from dbull.lifelong.groups import join_components
+from dbull.lifelong.inference import CHUNK_ROWS, decode_codes, encode_rows, padded, row_bounds
+from dbull.lifelong.learn import decayed, joined, learn
+from dbull.lifelong.neighbourhood import NeighbourGraph, affinity, build_graph
+from dbull.lifelong.objective import FrozenMixture, entropy
+from dbull.lifelong.settings import RECIPES, LearnSettings, epochs_for, recipe_for
+from dbull.lifelong.state import LearnerState
+from dbull.lifelong.training import EpochTerms, Trainer
+from dbull.mixture.fit import FitSettings
+from dbull.mixture.updates import Points, local_step, log_joint, summarize
+from dbull.nets.augment import MaskingNoise
+from dbull.nets.inputs import fit_inputs
+from dbull.nets.vae import VAE, NetworkShape
+from synthetic import gaussian_clusters
+
+
+def make_vae(n_columns, encoder="mlp", seed=0):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        width = n_columns if encoder == "identity" else 2
+        return VAE(NetworkShape(n_columns, n_columns, width, encoder, (12,), "gaussian"))
+
+
+def run(rows, encoder="mlp", augment=None, seed=0, **settings):
+    """Learn; return what happened and the state."""
+    rows = torch.as_tensor(rows)
+    s = LearnSettings(**{"n_represent_epochs": 3, "n_joint_epochs": 3, "batch_rows": 64, **settings})
+    view = fit_inputs(rows, "dense", None, False)
+    learning = learn(make_vae(rows.shape[1], encoder), view, rows, s, augment, seed)
+    history = []
+    while True:
+        try:
+            history.append(next(learning))
+        except StopIteration as end:
+            return history, end.value
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return gaussian_clusters(np.random.default_rng(0), (90, 60, 50), 6)[0]
+
+
+@pytest.fixture(scope="module")
+def learned(rows):
+    return run(rows, neighbourhood_weight=10.0, join_threshold=0.05, n_stacked_epochs=2)
+
+
+# Order of events.
+
+
+def test_events_come_in_order(learned):
+    history, state = learned
+    stages = [step.stage for step in history]
+    n_joint = stages.count("joint")
+    pretrain = ["pretrain"] * 4  # two epochs for each of two layers
+    assert stages == ["graph", *pretrain, *["represent"] * 3, "search", *["joint"] * n_joint, "done"]
+    assert 1 <= n_joint <= 3
+    assert [step.epoch for step in history if step.stage == "represent"] == [1, 2, 3]
+    assert [step.epoch for step in history if step.stage == "joint"] == list(range(1, n_joint + 1))
+    assert {step.n_epochs for step in history if step.stage in ("represent", "joint")} == {3}
+    assert (np.diff([step.seconds for step in history]) >= 0).all()
+    assert history[-1].seconds_left == 0.0
+    assert history[-1].n_clusters == state.n_clusters
+    assert history[-1].n_components == state.posterior.n_components
+    assert all(step.n_components == 1 for step in history if step.stage in ("graph", "represent"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "stages"),
+    [
+        ({"n_represent_epochs": 1, "n_joint_epochs": 0}, ["represent", "search", "done"]),
+        ({"n_represent_epochs": 0, "n_joint_epochs": 0}, ["search", "done"]),
+        ({"n_represent_epochs": 0, "n_joint_epochs": 1}, ["search", "joint", "done"]),
+        (
+            {"n_represent_epochs": 0, "n_joint_epochs": 0, "join_threshold": 0.1},
+            ["graph", "search", "done"],
+        ),
+        ({"encoder": "identity"}, ["search", "done"]),
+        ({"encoder": "identity", "neighbourhood_weight": 1.0}, ["search", "done"]),
+        ({"encoder": "identity", "join_threshold": 0.1}, ["graph", "search", "done"]),
+    ],
+)
+def test_parts_that_are_off_do_not_happen(rows, settings, stages):
+    assert [step.stage for step in run(rows, **settings)[0]] == stages
+
+
+def test_terms_of_the_history(learned):
+    """Finite; of the autoencoder alone before the search, all four under the mixture."""
+    for step in learned[0]:
+        assert (step.terms is not None) == (step.stage in ("pretrain", "represent", "joint"))
+        if step.terms is None:
+            continue
+        t = step.terms
+        assert np.isfinite([t.reconstruction, t.log_prior, t.entropy, t.neighbourhood, t.elbo]).all()
+        assert t.elbo == pytest.approx(t.reconstruction + t.log_prior + t.entropy)
+        if step.stage == "represent":
+            assert t.log_prior == t.entropy == 0.0
+            assert t.neighbourhood > 0
+        if step.stage == "joint":
+            assert t.log_prior != 0.0
+            assert t.entropy != 0.0
+
+
+def test_stages_before_a_search_say_nothing_about_moves(learned):
+    for step in learned[0]:
+        assert (step.changed_share is not None) == (step.stage in ("search", "joint"))
+        assert all(move.accepted for move in step.moves)
+
+
+# When it stops.
+
+
+def test_stops_when_nothing_changes(rows):
+    """With a rate near 0 codes stand still: the second joint epoch can compare, and is the last."""
+    history, _ = run(rows, n_joint_epochs=9, joint_learning_rate=1e-12, n_represent_epochs=20)
+    joint = [step for step in history if step.stage == "joint"]
+    assert len(joint) == 2
+    assert joint[-1].changed_share == 0.0
+
+
+def test_goes_on_while_rows_change_component(rows):
+    history, _ = run(rows, n_joint_epochs=4, joint_learning_rate=1e-12, stable_share=-1.0)
+    assert sum(step.stage == "joint" for step in history) == 4
+
+
+def test_goes_on_while_the_bound_rises(rows):
+    history, _ = run(rows, n_joint_epochs=4, joint_learning_rate=1e-2, stable_gain=-np.inf, stable_share=1.0)
+    assert sum(step.stage == "joint" for step in history) == 4
+
+
+# Every row counts once.
+
+
+@pytest.mark.parametrize("use_encoder_variance", [False, True])
+@pytest.mark.parametrize("n_joint_epochs", [0, 1, 4])
+def test_every_row_is_counted_once(rows, n_joint_epochs, use_encoder_variance):
+    _, state = run(
+        rows,
+        n_joint_epochs=n_joint_epochs,
+        stable_share=-1.0,
+        use_encoder_variance=use_encoder_variance,
+        joint_learning_rate=1e-2,
+    )
+    memory = state.memory
+    assert float(memory.total.counts.sum()) == pytest.approx(len(rows), rel=1e-9)
+    assert float(memory.overall.counts.sum()) == pytest.approx(len(rows), rel=1e-9)
+    assert float(memory.stream.counts.abs().sum()) == 0.0
+    assert memory.batches == []
+    assert memory.ids == tuple(range(memory.n_components))
+    assert (state.n_rows, state.n_data_sets) == (len(rows), 1)
+
+
+def test_statistics_are_those_of_the_final_codes(rows):
+    """First and second moments of the memory are those of the encoder as it is when learning ends."""
+    for use_variance in (False, True):
+        _, state = run(rows, use_encoder_variance=use_variance, joint_learning_rate=1e-2)
+        view = state.view
+        mean, var = encode_rows(state.vae, view.inputs(view.values(torch.as_tensor(rows))))
+        want = mean.T @ mean + (torch.diag(var.sum(0)) if use_variance else 0)
+        torch.testing.assert_close(state.memory.total.sum_z.sum(0), mean.sum(0), rtol=1e-9, atol=1e-7)
+        torch.testing.assert_close(state.memory.total.sum_zz.sum(0), want, rtol=1e-9, atol=1e-7)
+
+
+def test_code_mixture_follows_moved_codes():
+    """Codes that move as a whole keep their components, ids and rows; nothing is counted twice."""
+    z, labels = gaussian_clusters(np.random.default_rng(1), (60, 50, 40), 2)
+    z = torch.tensor(z)
+    mixture = CodeMixture(2, FitSettings(), False, torch.Generator().manual_seed(0))
+    mixture.search(z, None)
+    assert mixture.changed_share == 1.0
+    before, ids = mixture.labels.clone(), mixture.memory.ids
+    assert mixture.memory.n_components == 3
+    for shift in (1.0, 30.0, -200.0):  # further than any component is wide
+        mixture.search(z + shift, None)
+        assert mixture.memory.ids == ids
+        assert mixture.changed_share == 0.0
+        assert torch.equal(mixture.labels, before)
+        assert mixture.moves == ()
+        assert float(mixture.memory.total.counts.sum()) == pytest.approx(150)
+        torch.testing.assert_close(mixture.responsibilities.sum(1), torch.ones(150))
+        assert float((mixture.fitted.posterior.components.mean.mean(0) - shift).abs().max()) < 20
+    assert len(set(zip(before.tolist(), labels.tolist(), strict=True))) == 3
+
+
+def test_changed_share_counts_rows_that_change_hands():
+    z = torch.tensor(gaussian_clusters(np.random.default_rng(2), (60, 40), 2)[0])
+    mixture = CodeMixture(2, FitSettings(), False, torch.Generator().manual_seed(0))
+    mixture.search(z, None)
+    moved = z.clone()
+    ten = (mixture.labels == 1).nonzero()[:10, 0]
+    moved[ten] = z[mixture.labels == 0][:10]  # ten rows of one cluster go to the place of the other
+    mixture.search(moved, None)
+    assert mixture.changed_share == pytest.approx(0.1)
+
+
+def test_learns_without_a_trace_of_labels_or_order(rows):
+    """The same seed and rows: the same state to the bit."""
+    (_, a), (_, b) = (run(rows, neighbourhood_weight=1.0, augment=MaskingNoise()) for _ in range(2))
+    assert torch.equal(a.posterior.components.mean, b.posterior.components.mean)
+    for p, q in zip(a.vae.parameters(), b.vae.parameters(), strict=True):
+        assert torch.equal(p, q)
+
+
+# The trainer.
+
+
+def make_trainer(rows, graph=None, weight=0.0, augment=None, batch_rows=50, vae=None):
+    rows = torch.as_tensor(rows)
+    view = fit_inputs(rows, "dense", None, False)
+    values = view.values(rows)
+    inputs = view.inputs(values)
+    graph = build_graph(inputs, 5, torch.Generator().manual_seed(0)) if graph else None
+    vae = make_vae(rows.shape[1]) if vae is None else vae
+    return Trainer(
+        vae, view, values, inputs, augment, graph, weight, batch_rows, torch.Generator().manual_seed(1)
+    )
+
+
+def test_an_epoch_visits_every_row_once(rows):
+    seen = []
+
+    def spy(batch, generator):
+        seen.append(batch.clone())
+        return batch
+
+    trainer = make_trainer(rows, augment=spy, batch_rows=64)
+    trainer.epoch(lambda part: 1e-3)
+    assert [len(batch) for batch in seen] == [64, 64, 64, 8]
+    order = torch.cat(seen)
+    torch.testing.assert_close(
+        order[order[:, 0].argsort()], trainer.values[trainer.values[:, 0].argsort()], rtol=0, atol=0
+    )
+    assert not torch.equal(order, trainer.values)
+
+
+def test_terms_of_an_epoch_are_means_per_row(rows):
+    """At rate 0 the networks stand still, so that the epoch reports what they make of the rows."""
+    trainer = make_trainer(rows, batch_rows=64)
+    got = trainer.epoch(lambda part: 0.0)
+    with torch.no_grad():
+        vae = trainer.vae
+        output = vae.decode(vae.encode_mean(trainer.inputs))
+        want = float(vae.likelihood.log_prob(output, trainer.values).mean())
+    assert got.reconstruction == pytest.approx(want, rel=1e-5)
+    assert (got.log_prior, got.entropy, got.neighbourhood) == (0.0, 0.0, 0.0)
+    assert got.rows_per_second > 0
+    assert EpochTerms(1.0, 2.0, 4.0, 8.0).elbo == 7.0
+
+
+def test_terms_under_a_mixture(rows):
+    trainer = make_trainer(rows, batch_rows=64)
+    mixture = CodeMixture(2, FitSettings(), False, torch.Generator().manual_seed(0))
+    mixture.search(*trainer.encode())
+    got = trainer.epoch(lambda part: 0.0, mixture.frozen("cpu"))
+    mean, var = trainer.encode()
+    log_rho = log_joint(mixture.fitted.posterior, Points.from_rows(mean, var))
+    assert got.log_prior == pytest.approx(float(torch.logsumexp(log_rho, 1).mean()), rel=1e-4)
+    assert got.entropy == pytest.approx(float(entropy(var.log()).mean()), rel=1e-5)
+    held = trainer.epoch(lambda part: 0.0, mixture.frozen("cpu"), mixture.responsibilities)
+    r = mixture.responsibilities.double()
+    want = (r * log_rho + torch.special.entr(r)).sum(1).mean()
+    assert held.log_prior == pytest.approx(float(want), rel=1e-4)
+
+
+def test_neighbourhood_weight_pulls(rows):
+    """Training with the term lowers it; the term is reported without its weight."""
+    with_term, without = make_trainer(rows, graph=True, weight=100.0), make_trainer(rows, graph=True)
+    for trainer in (with_term, without):
+        for _ in range(20):
+            last = trainer.epoch(lambda part: 1e-2)
+        trainer.last = last.neighbourhood
+    assert with_term.last < without.last
+
+
+def test_learning_rate_follows_the_epoch(rows):
+    asked = []
+
+    def rate(part):
+        asked.append(part)
+        return 1e-3
+
+    make_trainer(rows, batch_rows=50).epoch(rate)
+    assert asked == [0.0, 0.25, 0.5, 0.75]
+    assert [decayed(2.0, part) for part in (0.0, 0.5, 0.75, 0.95, 1.0)] == pytest.approx(
+        [2.0, 2.0, 1.0, 0.2, 0.2]
+    )
+
+
+def test_not_finite_names_the_term(rows):
+    trainer = make_trainer(rows)
+    frozen = FrozenMixture(torch.full((2, 2), np.nan), torch.zeros(1, 2), torch.ones(1, 2), torch.zeros(1))
+    before = [p.clone() for p in trainer.vae.parameters()]
+    with pytest.raises(NumericalError, match=r"\(log_prior term, step 0"):
+        trainer.epoch(lambda part: 1e-3, frozen)
+    for now, then in zip(trainer.vae.parameters(), before, strict=True):
+        assert torch.equal(now, then)  # no step was taken on it
+
+
+# Answers about rows.
+
+
+def test_chunks_change_nothing(rows):
+    vae = make_vae(6)
+    many = torch.as_tensor(np.tile(rows, (13, 1)), dtype=torch.float32)
+    assert len(many) > 2 * CHUNK_ROWS
+    mean, var = encode_rows(vae, many)
+    assert mean.dtype == var.dtype == torch.float64
+    with torch.no_grad():
+        want, log_var = vae.encode(many)
+    torch.testing.assert_close(mean, want.double(), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(var, log_var.exp().double(), rtol=1e-5, atol=1e-6)
+    assert torch.equal(encode_rows(vae, many[-1:])[0][0], mean[-1])
+    with torch.no_grad():
+        torch.testing.assert_close(
+            decode_codes(vae, mean), vae.likelihood.mean(vae.decode(want)), rtol=1e-5, atol=1e-6
+        )
+    assert padded(many[:3]).shape == (CHUNK_ROWS, 6)
+    assert float(padded(many[:3])[3:].abs().sum()) == 0.0
+
+
+def test_row_bounds_are_means_over_draws_in_pairs(rows):
+    """For a linear decoder draws of opposite sign cancel in first order; by hand with the same draws."""
+    _, state = run(rows)
+    view, vae = state.view, state.vae
+    values = view.values(torch.as_tensor(rows))
+    frozen = FrozenMixture.of(state.posterior)
+    got = row_bounds(vae, frozen, values, view.inputs(values), 5)
+    half = torch.randn(2, 2, generator=torch.Generator().manual_seed(5))
+    with torch.no_grad():
+        mean, log_var = vae.encode(view.inputs(values))
+        log_lik = torch.stack(
+            [
+                vae.likelihood.log_prob(vae.decode(mean + (0.5 * log_var).exp() * noise), values)
+                for noise in (half[0], half[1], -half[0], -half[1])
+            ]
+        ).mean(0)
+        log_rho = log_joint(state.posterior, Points.from_rows(mean, log_var.exp()))
+        want = log_lik.double() + torch.logsumexp(log_rho, 1) + entropy(log_var).double()
+    torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
+    other = row_bounds(vae, frozen, values, view.inputs(values), 6)
+    assert not torch.equal(got, other)
+
+
+# Clusters of several components.
+
+
+def grouped(state, cluster_of):
+    return LearnerState(
+        state.view,
+        state.vae,
+        state.memory,
+        state.prior,
+        state.posterior,
+        torch.tensor(cluster_of),
+        state.seed,
+    )
+
+
+def test_probability_of_a_cluster_is_the_sum_over_its_components(rows):
+    _, state = run(rows, encoder="identity")
+    K = state.posterior.n_components
+    assert K >= 3
+    codes = torch.as_tensor(rows)
+    of_components = local_step(state.posterior, Points.from_rows(codes)).exp()
+    cluster_of = [0, 1] + [0] * (K - 2)
+    got = grouped(state, cluster_of)
+    assert got.n_clusters == 2
+    want = torch.stack([1 - of_components[:, 1], of_components[:, 1]], 1)
+    torch.testing.assert_close(got.log_proba(codes).exp(), want, rtol=1e-9, atol=1e-12)
+
+
+def test_clusters_are_numbered_by_size():
+    """Components 0 and 3 belong together and are the largest; an empty component stands at the end."""
+    labels = torch.tensor([0] * 10 + [1] * 15 + [2] * 3 + [3] * 10)
+    neighbours = torch.arange(38)[:, None].clone()
+    neighbours[:10, 0] = 30  # rows of component 0 point to component 3 and back
+    neighbours[28:, 0] = 0
+    graph = NeighbourGraph(neighbours, torch.ones(38, 1))
+    assert joined(graph, labels, 4, 0.5).tolist() == [0, 1, 2, 0]
+    assert joined(graph, labels, 5, 0.5).tolist() == [0, 1, 2, 0, 3]
+    group = join_components(affinity(graph, labels, 4), 0.5)
+    assert group.tolist() == [0, 1, 2, 0]
+
+
+def test_join_makes_fewer_clusters(rows):
+    """At a threshold that every pair reaches there is one cluster; at none, one per component."""
+    all_apart = run(rows, encoder="identity")[1]
+    assert all_apart.cluster_of.tolist() == list(range(all_apart.posterior.n_components))
+    lines = np.random.default_rng(3).uniform(-1, 1, (300, 1)) * [[1.0, 0.5]] * 10
+    lines += 0.1 * np.random.default_rng(4).normal(size=lines.shape)
+    history, state = run(
+        lines, encoder="identity", join_threshold=1e-6, mixture=FitSettings(max_evidence=1e9)
+    )
+    assert state.posterior.n_components > 1
+    assert state.n_clusters == history[-1].n_clusters == 1
+
+
+# Settings.
+
+
+def test_epochs_for():
+    """The figures of the docstring."""
+    assert epochs_for(56_000, 512, 10, 150) == 40
+    assert epochs_for(7_400, 512, 10, 150) == pytest.approx(100, abs=5)
+    assert epochs_for(10, 256, 10, 150) == 150
+    assert epochs_for(10_000_000, 256, 10, 150) == 16
+    assert epochs_for(10_000_000, 256, 20, 150) == 20
+
+
+def test_recipes_are_complete():
+    for objective in ("default", "paper"):
+        for kind in ("images", "dense", "sparse"):
+            assert recipe_for(objective, kind) is RECIPES[objective, kind]
+    paper = recipe_for("paper", "images")
+    assert paper.neighbourhood_weight == paper.join_threshold == 0.0
+    assert not paper.front_end
+    assert paper.hidden_dims == (500, 500, 2000)
+
+
+def test_the_search_starts_from_what_rows_were_held(monkeypatch):
+    """The start given to the mixture is the summary of the new codes under the old responsibilities."""
+    z = torch.tensor(gaussian_clusters(np.random.default_rng(5), (50, 40), 2)[0])
+    mixture = CodeMixture(2, FitSettings(), False, torch.Generator().manual_seed(0))
+    mixture.search(z, None)
+    starts = []
+
+    original = codes_module.fit_data_set
+
+    def spy(memory, points, settings, generator, start):
+        starts.append(start)
+        return original(memory, points, settings, generator, start)
+
+    monkeypatch.setattr(codes_module, "fit_data_set", spy)
+    held = mixture.responsibilities.double()
+    mixture.search(2 * z, None)
+    want = summarize(held.log(), Points.from_rows(2 * z))
+    torch.testing.assert_close(starts[0].sum_z, want.sum_z)
+    torch.testing.assert_close(starts[0].counts, want.counts)

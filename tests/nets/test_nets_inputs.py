@@ -1,0 +1,139 @@
+"""Views of rows: what each kind of data becomes, and that it can be undone."""
+
+import numpy as np
+import pytest
+import torch
+
+from dbull.errors import SettingsError
+from dbull.nets.inputs import LARGEST_INPUT, fit_inputs, guess_kind
+
+
+def rows_of(kind, dtype=torch.float64, seed=0):
+    rng = np.random.default_rng(seed)
+    if kind == "images":
+        rows = rng.uniform(20, 200, (50, 35))
+    elif kind == "sparse":
+        rows = (rng.random((50, 35)) < 0.1) * rng.uniform(0, 9, (50, 35))
+    else:
+        rows = rng.normal(size=(50, 35)) * rng.uniform(0.01, 100, 35) + rng.normal(size=35) * 50
+    return torch.tensor(rows, dtype=dtype)
+
+
+SHAPES = {"images": (5, 7, 1), "sparse": None, "dense": None}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
+@pytest.mark.parametrize("kind", SHAPES)
+def test_values_can_be_undone(kind, dtype):
+    rows = rows_of(kind, dtype)
+    view = fit_inputs(rows, kind, SHAPES[kind], True)
+    values = view.values(rows)
+    assert values.dtype == torch.float32
+    torch.testing.assert_close(view.rows(values), rows, rtol=1e-5, atol=1e-4)
+
+
+def test_dense_columns_are_standardised():
+    rows = rows_of("dense")
+    view = fit_inputs(rows, "dense", None, False)
+    values = view.values(rows).double().numpy()
+    np.testing.assert_allclose(values.mean(0), 0.0, atol=1e-5)
+    np.testing.assert_allclose(values.std(0), 1.0, rtol=1e-5)
+    np.testing.assert_allclose(view.shift, rows.numpy().mean(0), rtol=1e-9)
+    np.testing.assert_allclose(view.scale, rows.numpy().std(0), rtol=1e-9)
+
+
+def test_constant_columns_have_no_scale():
+    rows = torch.tensor(np.column_stack([np.full(30, 0.1), np.full(30, 1e9), np.arange(30.0)]))
+    view = fit_inputs(rows, "dense", None, False)
+    assert view.scale[:2].tolist() == [1.0, 1.0]
+    np.testing.assert_allclose(view.values(rows)[:, :2], 0.0, atol=1e-6)
+
+
+def test_images_fill_zero_to_one_as_a_whole():
+    rows = rows_of("images")
+    view = fit_inputs(rows, "images", (5, 7, 1), False)
+    values = view.values(rows)
+    assert (float(values.min()), float(values.max())) == (0.0, 1.0)
+    want = (rows - rows.min()) / (rows.max() - rows.min())
+    torch.testing.assert_close(values.double(), want, rtol=1e-6, atol=1e-7)
+    assert view.n_inputs == 35
+    blank = fit_inputs(torch.full((4, 35), 3.0), "images", (5, 7, 1), True)
+    assert bool((blank.values(torch.full((4, 35), 3.0)) == 0).all())
+    assert bool(torch.isfinite(blank.inputs(torch.zeros(4, 35))).all())
+
+
+def test_sparse_rows_keep_their_zeros_and_show_their_direction():
+    rows = rows_of("sparse")
+    view = fit_inputs(rows, "sparse", None, False)
+    values = view.values(rows)
+    assert torch.equal(values == 0, rows == 0)
+    assert float(values.square().mean()) == pytest.approx(1.0, rel=1e-5)
+    torch.testing.assert_close(view.inputs(values), view.inputs(values * 7), rtol=1e-5, atol=1e-6)
+    lengths = view.features(values).norm(dim=1)
+    torch.testing.assert_close(lengths, (values.norm(dim=1) > 0).float())
+    empty = view.inputs(torch.zeros(1, 35))
+    assert bool(torch.isfinite(empty).all())
+
+
+@pytest.mark.parametrize("kind", SHAPES)
+@pytest.mark.parametrize("front_end", [False, True])
+def test_inputs_are_centred_and_of_spread_one(kind, front_end):
+    rows = rows_of(kind)
+    view = fit_inputs(rows, kind, SHAPES[kind], front_end)
+    inputs = view.inputs(view.values(rows))
+    assert inputs.dtype == torch.float32
+    assert inputs.shape == (50, view.n_inputs)
+    assert (view.front_end is not None) == (kind == "images" and front_end)
+    np.testing.assert_allclose(inputs.mean(0), 0.0, atol=1e-4)
+    features = view.features(view.values(rows))
+    torch.testing.assert_close(inputs * view.input_scale + view.input_shift, features, rtol=1e-4, atol=1e-5)
+    assert view.input_scale == pytest.approx(float(features.std()), rel=1e-5)
+
+
+def test_as_they_are_inputs_are_the_values():
+    for kind, shape in SHAPES.items():
+        rows = rows_of(kind)
+        view = fit_inputs(rows, kind, shape, True, as_they_are=True)
+        assert torch.equal(view.inputs(view.values(rows)), view.values(rows))
+        assert view.n_inputs == 35
+
+
+def test_colour_images_are_not_straightened():
+    view = fit_inputs(torch.rand(4, 48, dtype=torch.float64), "images", (4, 4, 3), True)
+    assert not view.front_end.straighten
+    assert fit_inputs(torch.rand(4, 16), "images", (4, 4, 1), True).front_end.straighten
+
+
+def test_features_do_not_depend_on_chunks(monkeypatch):
+    rows = rows_of("images")
+    view = fit_inputs(rows, "images", (5, 7, 1), True)
+    whole = view.features(view.values(rows))
+    monkeypatch.setattr("dbull.nets.inputs.CHUNK_ROWS", 7)
+    torch.testing.assert_close(view.features(view.values(rows)), whole, rtol=1e-6, atol=1e-7)
+
+
+def test_far_rows_stay_in_reach():
+    view = fit_inputs(rows_of("dense"), "dense", None, False)
+    far = view.values(torch.full((1, 35), 1e300, dtype=torch.float64))
+    assert bool((far == LARGEST_INPUT).all())
+
+
+@pytest.mark.parametrize(
+    ("rows", "shape", "kind"),
+    [
+        (np.eye(10), None, "sparse"),
+        (np.eye(10), (2, 5, 1), "images"),
+        (-np.eye(10), None, "dense"),
+        (np.eye(4), None, "dense"),  # a quarter is not zero
+        (np.eye(5), None, "sparse"),  # just enough zeros
+        (np.zeros((4, 4)), None, "sparse"),
+        (np.random.default_rng(0).normal(size=(9, 4)), None, "dense"),
+    ],
+)
+def test_guess_kind(rows, shape, kind):
+    assert guess_kind(torch.tensor(rows), shape) == kind
+
+
+def test_unknown_kind():
+    with pytest.raises(SettingsError, match="did you mean 'dense'"):
+        fit_inputs(torch.zeros(3, 3), "dens", None, False)
