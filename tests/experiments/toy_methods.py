@@ -122,3 +122,18 @@ class Slow(Knowing):
 
 class Nothing:
     """No method at all."""
+
+
+class Calling:
+    """Has a callback, which it calls only if that can be called."""
+
+    def __init__(self, callback=None):
+        self.callback = callback
+
+    def fit(self, X):
+        if callable(self.callback):
+            self.callback("learning")
+        return self
+
+    def predict(self, X):
+        return place(X)
