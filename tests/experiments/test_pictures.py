@@ -23,9 +23,9 @@ SMALL = {"epochs": 3, "joint_epochs": 1, "hidden_dims": (32,), "random_state": 0
 
 @pytest.fixture(scope="module")
 def digits():
-    """A learner of half of the digits, and other digits."""
+    """A learner of some digits, and other digits."""
     x = load_digits().data.astype(np.float32)
-    return DBULL(image_shape=(8, 8), **SMALL).fit(x[:600]), x[600:1000]
+    return DBULL(image_shape=(8, 8), **SMALL).fit(x[:400]), x[400:550]
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def blobs():
     """A learner of three far clusters in 12 columns of very different units, one of them constant."""
     rng = np.random.default_rng(0)
     centres = 4 * rng.normal(size=(3, 12))
-    x = centres[rng.integers(3, size=500)] + rng.normal(size=(500, 12))
+    x = centres[rng.integers(3, size=420)] + rng.normal(size=(420, 12))
     x = (x * np.logspace(-3, 3, 12)).astype(np.float32)
     x[:, 5] = 7.0
     return DBULL(**SMALL).fit(x[:300]), x[300:]
