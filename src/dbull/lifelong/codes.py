@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -55,15 +57,18 @@ class CodeMixture:
         """Return the mixture as the networks see it."""
         return FrozenMixture.of(self.fitted.posterior, device)
 
-    def search(self, mean: Tensor, var: Tensor | None) -> None:
+    def search(self, mean: Tensor, var: Tensor | None, births: bool = True) -> None:
         """Fit the mixture to codes (N, D); from one component at first, then from what was found before."""
+        settings = self.settings
+        if not births:
+            settings = replace(settings, search=replace(settings.search, fresh_sizes=()))
         points = Points.from_rows(mean, var if self.use_variance else None)
         start = None
         if self.responsibilities is not None:
             # The encoder has moved: components first follow the rows that they hold.
             start = summarize(self.responsibilities.to(torch.float64).log(), points)
         moves = []
-        fitting = fit_data_set(self.memory, points, self.settings, self.generator, start)
+        fitting = fit_data_set(self.memory, points, settings, self.generator, start)
         while True:
             try:
                 step = next(fitting)

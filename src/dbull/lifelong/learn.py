@@ -129,7 +129,7 @@ def _alternate(trainer: Trainer, s: LearnSettings, clock: _Clock, mixture: CodeM
             # Responsibilities of the clean rows: those of changed ones would follow the change.
             mixture.responsibilities if trainer.augment is not None else None,
         )
-        mixture.search(*trainer.encode())
+        mixture.search(*trainer.encode(), births=s.joint_births)
         clock.n_done += 1
         yield clock.now("joint", mixture, epoch, n_epochs, terms)
         stands_still = before is not None and terms.elbo - before <= s.stable_gain * abs(before)

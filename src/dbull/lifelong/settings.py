@@ -19,6 +19,7 @@ class LearnSettings:
 
     n_represent_epochs: int  # before the first search for clusters
     n_joint_epochs: int  # alternation of networks and mixture, at most
+    joint_births: bool = True  # whether components may still be born in the alternation
     learning_rate: float = 1e-3
     joint_learning_rate: float = 3e-4
     batch_rows: int = 256
@@ -60,6 +61,7 @@ class Recipe:
     neighbourhood_weight: float
     join_threshold: float
     pooled_share: float
+    joint_births: bool = True
     latent_dim: int = 10
     n_neighbours: int = 15
     graph_dims: int = 100
@@ -73,12 +75,13 @@ PAPER = Recipe(
     learning_rate=1e-3,
     joint_learning_rate=3e-4,
     epoch_range=(25, 50),
-    n_joint_epochs=12,
+    n_joint_epochs=8,
     front_end=False,
     augment=True,
     neighbourhood_weight=0.0,
     join_threshold=0.0,
     pooled_share=0.03,
+    joint_births=False,
 )
 IMAGES = Recipe(
     hidden_dims=(400, 400),

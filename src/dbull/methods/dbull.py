@@ -432,6 +432,7 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
         return LearnSettings(
             n_represent_epochs=int(chosen(self.epochs, epochs)),
             n_joint_epochs=int(chosen(self.joint_epochs, recipe.n_joint_epochs)),
+            joint_births=recipe.joint_births,
             learning_rate=rate,
             joint_learning_rate=rate * recipe.joint_learning_rate / recipe.learning_rate,
             batch_rows=batch_rows,

@@ -30,7 +30,7 @@ ADAPTED = 0.05  # relative change of expected variance or of weight that is too 
 class SearchSettings:
     """How hard to look for structure. The paper's values where the paper has one."""
 
-    fresh_sizes: tuple[int, ...] = (2, 3, 5, 10)  # fresh components per birth; the paper: 10
+    fresh_sizes: tuple[int, ...] = (2, 3, 5, 10)  # fresh components per birth; the paper: 10; () for none
     fresh_rows: int = 800  # points collected for a birth, at most
     fresh_steps: int = 30
     refine_steps: int = 4  # local and global steps before a proposal is compared
@@ -191,6 +191,8 @@ class Search:
     def births(self) -> Iterator[MoveRecord]:
         """Try to expand each component, largest first."""
         s, memory = self.settings, self.memory
+        if not s.fresh_sizes:
+            return
         for component_id in memory.ids:
             if component_id not in memory.ids:
                 continue

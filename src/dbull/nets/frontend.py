@@ -16,6 +16,8 @@ from torch.nn import functional as F
 
 __all__ = ["FrontEnd"]
 
+CHUNK_IMAGES = 256  # so many gradient maps stay in the cache
+
 
 @dataclass(frozen=True)
 class FrontEnd:
@@ -46,6 +48,16 @@ class FrontEnd:
 
     def __call__(self, rows: Tensor) -> Tensor:
         """Return the features (N, n_features) of images given as rows (N, height * width * n_channels)."""
+        pool = torch.kron(pooling(self.height, self.n_cells), pooling(self.width, self.n_cells)).T.to(rows)
+        parts = []
+        for chunk in rows.split(CHUNK_IMAGES):
+            # Filled up, because a matrix product rounds differently for different numbers of rows.
+            filled = F.pad(chunk, (0, 0, 0, CHUNK_IMAGES - len(chunk)))
+            parts.append(self._features(filled, pool)[: len(chunk)])
+        return torch.cat(parts) if parts else rows.new_zeros(0, self.n_features)
+
+    def _features(self, rows: Tensor, pool: Tensor) -> Tensor:
+        """Return the features of one chunk; `pool` (pixels, cells) sums maps into cells."""
         images = rows.reshape(-1, self.height, self.width, self.n_channels).mean(-1)
         if self.straighten:
             images = straightened(images)
@@ -59,9 +71,7 @@ class FrontEnd:
         votes = images.new_zeros(len(images), self.n_orientations, self.height, self.width)
         votes.scatter_add_(1, low[:, None], (strength * (1 - share))[:, None])
         votes.scatter_add_(1, ((low + 1) % self.n_orientations)[:, None], (strength * share)[:, None])
-        pool_rows = pooling(self.height, self.n_cells).to(rows)
-        pool_columns = pooling(self.width, self.n_cells).to(rows)
-        features = torch.einsum("cy,noyx,dx->nocd", pool_rows, votes, pool_columns).flatten(1)
+        features = (votes.flatten(2).flatten(0, 1) @ pool).reshape(len(images), -1)
         return F.normalize(features, dim=1).clamp(min=0).sqrt()
 
 

@@ -20,7 +20,6 @@ __all__ = ["KINDS", "InputView", "fit_inputs", "guess_kind"]
 
 KINDS = ("images", "sparse", "dense")
 SPARSE_SHARE = 0.8  # share of zeros from which non-negative rows count as sparse (word counts and the like)
-CHUNK_ROWS = 4096
 SMALLEST, LARGEST = 1e-150, 1e150  # values that are told from 0 and from each other by their squares
 LARGEST_INPUT = 1e6  # in standard deviations: rows further out stay in reach of float32
 
@@ -53,7 +52,7 @@ class InputView:
     def features(self, values: Tensor) -> Tensor:
         """Return fixed features: of images those of the front end, of sparse rows their direction."""
         if self.front_end is not None:
-            return torch.cat([self.front_end(chunk) for chunk in values.split(CHUNK_ROWS)])
+            return self.front_end(values)
         if self.kind == "sparse":
             return F.normalize(values, dim=1)
         return values
