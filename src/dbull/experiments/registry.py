@@ -25,6 +25,15 @@ class RegisteredMethod:
 
 
 METHODS: Mapping[str, RegisteredMethod] = {
+    "dbull": RegisteredMethod(
+        "dbull.methods.dbull:DBULL",
+        "our networks and Dirichlet process mixture, learned together",
+    ),
+    "dbull-paper": RegisteredMethod(
+        "dbull.methods.dbull:DBULL",
+        "the same with the paper's terms alone, on the data as they are",
+        {"objective": "paper"},
+    ),
     "dp-mixture": RegisteredMethod(
         "dbull.methods.dp_mixture:DPMixture",
         "our Dirichlet process mixture on PCA of the first arrival",
@@ -59,8 +68,12 @@ class ResolvedMethod:
     told_true_k: int | None  # what the method was told, None if it was told nothing
 
 
-def resolve(choice: MethodChoice, seed: int, true_k: int) -> ResolvedMethod:
+def resolve(
+    choice: MethodChoice, seed: int, true_k: int, image_shape: tuple[int, ...] | None = None
+) -> ResolvedMethod:
     """Fill in defaults, the seed and, only for a method that declares it, the true number of classes.
+
+    The shape of images goes to a method that declares `told_shape_as`: it is no secret of the labels.
 
     Parameters given by the user win over all three. Unknown parameters are refused with the nearest name.
     """
@@ -84,6 +97,9 @@ def resolve(choice: MethodChoice, seed: int, true_k: int) -> ResolvedMethod:
         told_as = None  # the user's own number is no secret of the labels
     if told_as is not None:
         parameters[told_as] = true_k
+    shape_name = getattr(method_class, "told_shape_as", None)
+    if shape_name is not None and image_shape is not None:
+        parameters[shape_name] = image_shape
     parameters.update(given)
     missing = [key for key, value in parameters.items() if value is inspect.Parameter.empty]
     if missing:

@@ -114,7 +114,7 @@ def run(
     the interrupted run had written must come out the same to the byte.
     """
     scorer = Scorer(stream)
-    method = resolve(choice, stream.seed, scorer.true_k)
+    method = resolve(choice, stream.seed, scorer.true_k, _image_shape(stream))
     built = build(method)
     learner = _Learner(built, method.label, len(stream.arrivals), set_by_user=tuple(choice.parameters))
     # Set on the object, not among its parameters: who listens decides no number and is no setting.
@@ -158,6 +158,12 @@ def _telling(watch: Watch, stream: Scenario, learner: "_Learner") -> Callable[[A
         watch(Learning(stream.name, learner.label, stream.seed, learner.n_learnt, n_arrivals, progress))
 
     return tell
+
+
+def _image_shape(stream: Scenario) -> tuple[int, ...] | None:
+    """Return (height, width) of grey images; rows of other data have no shape that a method could use."""
+    grey = stream.kind == "images" and len(stream.sample_shape) == 2
+    return stream.sample_shape if grey else None
 
 
 def run_folder(out: Path, scenario_name: str, method: str, seed: int) -> Path:

@@ -60,9 +60,9 @@ class Recipe:
     pooled_share: float
 
 
-PAPER = Recipe((500, 500, 2000), 256, 1e-3, 3e-4, (20, 50), 12, False, True, 0.0, 0.0, 0.03)
+PAPER = Recipe((500, 500, 2000), 256, 1e-3, 3e-4, (25, 50), 12, False, True, 0.0, 0.0, 0.03)
 RECIPES = {
-    ("default", "images"): Recipe((400, 400), 512, 2e-3, 3e-4, (10, 150), 5, True, False, 100.0, 0.03, 0.05),
+    ("default", "images"): Recipe((400, 400), 512, 2e-3, 3e-4, (10, 150), 5, True, False, 100.0, 0.03, 0.1),
     ("default", "dense"): Recipe((400, 400), 256, 1e-3, 3e-4, (10, 150), 5, False, False, 100.0, 0.0, 0.05),
     ("default", "sparse"): Recipe((400, 400), 256, 1e-3, 3e-4, (10, 150), 5, False, True, 0.0, 0.0, 0.05),
     ("paper", "images"): PAPER,
