@@ -122,3 +122,26 @@ class Slow(Knowing):
 
 class Nothing:
     """No method at all."""
+
+
+class CallsBack(Knowing):
+    """Has a callback of its own kind, which the runner knows nothing of."""
+
+    def __init__(self, callback=None):
+        super().__init__()
+        self.callback = callback
+
+
+class Watched(Knowing):
+    """Tells how it goes to whoever listens."""
+
+    watched_as = "listener"
+
+    def __init__(self, listener=None):
+        super().__init__()
+        self.listener = listener
+
+    def partial_fit(self, X):
+        if self.listener is not None:
+            self.listener(len(X))
+        return self
