@@ -1,6 +1,7 @@
 """What each command answers, and how it refuses: output, message and exit code."""
 
 import json
+import re
 import shutil
 from importlib import metadata
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from dbull.cli import app
+from dbull.cli import app, progress
 
 TOYS = Path(__file__).parent.parent / "experiments"
 
@@ -63,6 +64,60 @@ def test_quiet_says_nothing_but_the_result(tmp_path):
     assert done.stdout.startswith("| scenario | method |")
 
 
+SMALL_DBULL = (
+    *("bench", "batch-digits", "--method-path", "dbull.methods.dbull:DBULL", "--set", "image_shape=[8,8]"),
+    *("--set", "epochs=5", "--set", "joint_epochs=1", "--set", "hidden_dims=[16]", "--out"),
+)
+
+
+def test_pictures_and_epochs(tmp_path, monkeypatch):
+    """Pictures are beside the records, epochs on standard error, and neither changes what is recorded."""
+    pytest.importorskip("matplotlib", reason="needs the extra dbull[plot]")
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_EPOCHS", 0.0)
+    done = dbull(*SMALL_DBULL, tmp_path / "a", "--pictures")
+    assert done.exit_code == 0, done.stderr
+    folder = tmp_path / "a" / "batch-digits" / "DBULL" / "seed-0"
+    assert sorted(path.name for path in (folder / "pictures").iterdir()) == [
+        *("map.png", "prototypes.png", "samples.png", "training.png")
+    ]
+    lines = done.stderr.splitlines()
+    number, left = r"-?[\d.,]+", r"\d+:\d\d:\d\d left"
+    for n in range(1, 6):
+        pattern = rf"batch-digits DBULL seed 0: represent {n}/5, reconstruction {number}/row, 1 component, "
+        assert any(re.fullmatch(rf"{pattern}{number} rows/s, {left}", line) for line in lines), lines
+    pattern = (
+        rf"batch-digits DBULL seed 0: joint 1/1, ELBO {number}/row, \d+ components, {number} rows/s, {left}"
+    )
+    assert any(re.fullmatch(pattern, line) for line in lines), lines
+    assert ", with pictures: " in lines[-1]
+    assert "represent" not in done.stdout
+
+    quiet = dbull(*SMALL_DBULL, tmp_path / "b", "--quiet")
+    assert quiet.stderr == ""
+    other = tmp_path / "b" / "batch-digits" / "DBULL" / "seed-0"
+    assert not (other / "pictures").exists()
+    for name in ("settings.json", "steps.jsonl"):
+        assert (folder / name).read_bytes() == (other / name).read_bytes()
+    again = dbull(*SMALL_DBULL, tmp_path / "b", "--pictures")
+    assert "pictures are drawn of new runs only" in again.stderr
+    assert not (other / "pictures").exists()
+
+
+def test_a_quick_fit_says_little(tmp_path, monkeypatch):
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_EPOCHS", 1e9)
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 1e9)
+    done = dbull(*SMALL_DBULL, tmp_path)
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_pictures_without_matplotlib(tmp_path, monkeypatch):
+    monkeypatch.setattr("dbull.experiments.figures.find_spec", lambda name: None)
+    done = dbull(*SMALL_DBULL, tmp_path / "r", "--pictures")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "pip install 'dbull[plot]'" in done.stderr
+    assert not (tmp_path / "r").exists()
+
+
 def test_config_runs_all_its_methods(tmp_path):
     config = tmp_path / "x.toml"
     config.write_text(
@@ -108,6 +163,8 @@ def test_names_are_listed():
         (["bench", "split-digits", "kmeans", "--columns", "arri"], 2, "did you mean 'ari'"),
         (["bench", "split-digits", "kmeans", "--score", "arri"], 2, "did you mean 'ari'"),
         (["bench", "split-digits", "kmeans", "--figure", "f.gif"], 2, "f.gif"),
+        (["bench", "split-digits", "kmeans", "--pictures"], 2, "no picture can be made of kmeans"),
+        (["bench", "--table", "none", "--pictures"], 2, "--pictures do not go with it"),
         (["bench", "split-digits", "kmeans", "--matrix", "--columns", "ari"], 2, "--matrix"),
         (["bench", "split-digits", "kmeans", "--no-such"], 2, "--no-such"),
         (["bench", "split-digits", "--method-path", "toy_methods:Nothing"], 2, "no method"),

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import pty
+import re
 import resource
 import signal
 import subprocess
@@ -116,6 +117,36 @@ def test_terminal_gets_a_bar_and_the_pipe_only_the_result(tmp_path):
     assert "seed 0: done in" in shown.decode()
     assert stdout.startswith("split-digits: scores in percent")
     assert "done in" not in stdout
+
+
+def test_terminal_shows_epochs(tmp_path):
+    command = [
+        sys.executable,
+        "-m",
+        "dbull.cli",
+        "bench",
+        "batch-digits",
+        "--method-path",
+        "toy_methods:Epochs",
+    ]
+    controller, terminal = pty.openpty()
+    with subprocess.Popen(
+        [*command, "--out", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=terminal,
+        env=environment(TERM="xterm"),
+    ) as process:
+        os.close(terminal)
+        shown = b""
+        with contextlib.suppress(OSError):  # a terminal whose other end is gone
+            while block := os.read(controller, 4096):
+                shown += block
+        stdout = process.stdout.read().decode()
+    os.close(controller)
+    assert process.returncode == 0
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode())
+    assert re.search(r"represent +━+\S* +2/4 1:01:05 ELBO -3\.50/row, 7 components, 1,200 rows/s", text), text
+    assert "represent" not in stdout
 
 
 SLOW = ("bench", "split-digits", "--method-path", "toy_methods:Slow", "--out")

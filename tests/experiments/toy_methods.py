@@ -2,6 +2,7 @@
 
 import os
 import time
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -144,4 +145,36 @@ class Watched(Knowing):
     def partial_fit(self, X):
         if self.listener is not None:
             self.listener(len(X))
+        return self
+
+
+class Calling:
+    """Has a callback, which it calls only if that can be called."""
+
+    watched_as = "callback"
+
+    def __init__(self, callback=None):
+        self.callback = callback
+
+    def fit(self, X):
+        if callable(self.callback):
+            self.callback("learning")
+        return self
+
+    def predict(self, X):
+        return place(X)
+
+
+class Epochs(Calling):
+    """Says in the manner of `DBULL` that two of four epochs are done, and takes its time."""
+
+    def fit(self, X):
+        terms = SimpleNamespace(log_prior=-1.0, entropy=-0.5, elbo=-3.5, rows_per_second=1200.0)
+        if callable(self.callback):
+            self.callback(
+                SimpleNamespace(
+                    stage="represent", epoch=2, n_epochs=4, n_components=7, seconds_left=3665.4, terms=terms
+                )
+            )
+            time.sleep(0.5)  # the screen is drawn ten times a second
         return self

@@ -226,7 +226,7 @@ def draw_map(learner: Picturable, rows: NDArray[Any], target: Path, seed: int = 
 
 @dataclass(frozen=True)
 class _Shown:
-    """The clusters that get a place, the largest first."""
+    """The clusters that get a place, in the learner's own order."""
 
     ids: list[int]
     shares: list[float]
@@ -235,14 +235,14 @@ class _Shown:
     @classmethod
     def of(cls, learner: Picturable) -> "_Shown":
         ids, shares = np.asarray(learner.cluster_ids_), np.asarray(learner.weights_, dtype=np.float64)
-        order = np.argsort(-shares, kind="stable")[:MAX_CLUSTERS]
+        order = np.sort(np.argsort(-shares, kind="stable")[:MAX_CLUSTERS])
         return cls([int(i) for i in ids[order]], [float(s) for s in shares[order]], len(ids))
 
     @property
     def which(self) -> str:
         if self.n_all > len(self.ids):
             return f"the {len(self.ids)} largest of {self.n_all} clusters"
-        return f"{self.n_all} cluster{'s' if self.n_all > 1 else ''}, the largest first"
+        return f"{self.n_all} cluster{'s' if self.n_all > 1 else ''}"
 
 
 @dataclass(frozen=True)
