@@ -38,6 +38,37 @@ def test_any_class_by_path():
     assert method.told_true_k is None
 
 
+def test_shape_of_images_goes_to_those_who_declare_it_and_the_user_wins():
+    assert resolve(MethodChoice(name="dbull"), 0, 10, (8, 8)).parameters["image_shape"] == (8, 8)
+    assert resolve(MethodChoice(name="dbull"), 0, 10).parameters["image_shape"] is None
+    own = MethodChoice(name="dbull", parameters={"image_shape": [4, 16]})
+    assert resolve(own, 0, 10, (8, 8)).parameters["image_shape"] == [4, 16]
+    assert "image_shape" not in resolve(MethodChoice(name="kmeans"), 0, 10, (8, 8)).parameters
+
+
+def test_projected_rows_are_no_images():
+    method = resolve(MethodChoice(name="dbull", parameters={"pca_dims": 10}), 0, 10, (8, 8))
+    assert method.parameters["image_shape"] is None
+    plain = resolve(MethodChoice(name="dbull", parameters={"pca_dims": 0}), 0, 10, (8, 8))
+    assert plain.parameters["image_shape"] == (8, 8)
+
+
+def test_objective_of_the_paper_by_name():
+    assert resolve(MethodChoice(name="dbull"), 0, 10).parameters["objective"] == "default"
+    assert build(resolve(MethodChoice(name="dbull-paper"), 0, 10)).objective == "paper"
+
+
+def test_listener_goes_to_those_who_declare_it_and_the_user_wins():
+    assert build(resolve(MethodChoice(name="dbull"), 0, 10), print).callback is print
+    assert (
+        build(resolve(MethodChoice(name="dbull", parameters={"pca_dims": 4}), 0, 10), print).learner.callback
+        is print
+    )
+    own = MethodChoice(name="dbull", parameters={"callback": repr})
+    assert build(resolve(own, 0, 10), print).callback is repr
+    assert build(resolve(MethodChoice(path="toy_methods:CallsBack"), 0, 10), print).callback is None
+
+
 @pytest.mark.parametrize(
     ("choice", "words"),
     [

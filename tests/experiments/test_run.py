@@ -138,6 +138,34 @@ def test_seed_reaches_scenario_and_method(make_stream, tmp_path):
     assert done.folder == run_folder(tmp_path, "blobs", "Told", 3)
 
 
+def test_who_listens_is_told_which_arrival_and_is_no_setting(make_stream, tmp_path):
+    heard = []
+    *_, done = run(make_stream((0, 0, 1)), toy("Watched"), tmp_path, watch=heard.append)
+    assert [(event.arrival, event.n_arrivals, event.progress) for event in heard] == [
+        (0, 3, 30),
+        (1, 3, 30),
+        (2, 3, 30),
+    ]
+    assert {(event.scenario, event.method, event.seed) for event in heard} == {("blobs", "Watched", 0)}
+    assert json.loads((done.folder / "settings.json").read_text())["parameters"] == {}
+
+    class Uncopyable:  # as a listener that holds a lock
+        n_heard = 0
+
+        def __call__(self, progress):
+            self.n_heard += 1
+
+        def __deepcopy__(self, memo):
+            raise TypeError("cannot be copied")
+
+    own = Uncopyable()
+    *_, again = run(make_stream((0, 0, 1)), toy("Watched", listener=own), tmp_path, watch=heard.append)
+    assert again.was_done, "the same run, whoever listens"
+    finish(make_stream((0, 0, 1)), toy("Watched", listener=own), tmp_path / "own")
+    assert own.n_heard == 3
+    assert len(heard) == 3, "the user's own listener wins"
+
+
 def test_two_runs_write_the_same_bytes(make_stream, tmp_path):
     _, one = finish(make_stream(), toy("Slow"), tmp_path / "one")
     _, two = finish(make_stream(), toy("Slow"), tmp_path / "two")

@@ -125,8 +125,33 @@ class Nothing:
     """No method at all."""
 
 
+class CallsBack(Knowing):
+    """Has a callback of its own kind, which the runner knows nothing of."""
+
+    def __init__(self, callback=None):
+        super().__init__()
+        self.callback = callback
+
+
+class Watched(Knowing):
+    """Tells how it goes to whoever listens."""
+
+    watched_as = "listener"
+
+    def __init__(self, listener=None):
+        super().__init__()
+        self.listener = listener
+
+    def partial_fit(self, X):
+        if self.listener is not None:
+            self.listener(len(X))
+        return self
+
+
 class Calling:
     """Has a callback, which it calls only if that can be called."""
+
+    watched_as = "callback"
 
     def __init__(self, callback=None):
         self.callback = callback

@@ -2,7 +2,7 @@
 
 import importlib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,6 +66,7 @@ class ResolvedMethod:
     pca_dims: int | None
     seed: int
     told_true_k: int | None  # what the method was told, None if it was told nothing
+    watched_as: str | None = None  # the parameter that takes a listener; it decides nothing
 
 
 def resolve(
@@ -98,7 +99,7 @@ def resolve(
     if told_as is not None:
         parameters[told_as] = true_k
     shape_name = getattr(method_class, "told_shape_as", None)
-    if shape_name is not None and image_shape is not None:
+    if shape_name is not None and image_shape is not None and not pca_dims:  # a projected row is no image
         parameters[shape_name] = image_shape
     parameters.update(given)
     missing = [key for key, value in parameters.items() if value is inspect.Parameter.empty]
@@ -107,14 +108,26 @@ def resolve(
             f"{choice.label} needs a value for {missing[0]!r}: give it with --set {missing[0]}=..."
         )
     return ResolvedMethod(
-        choice.label, entry.path, parameters, pca_dims or None, seed, None if told_as is None else true_k
+        choice.label,
+        entry.path,
+        parameters,
+        pca_dims or None,
+        seed,
+        None if told_as is None else true_k,
+        getattr(method_class, "watched_as", None),
     )
 
 
-def build(method: ResolvedMethod) -> Any:
-    """Make the object: the class with its parameters, behind a projection where one is asked for."""
+def build(method: ResolvedMethod, watch: Callable[[Any], object] | None = None) -> Any:
+    """Make the object: the class with its parameters, behind a projection where one is asked for.
+
+    A class that declares `watched_as` calls `watch` while it learns, unless the user set a listener.
+    """
+    parameters = dict(method.parameters)
+    if watch is not None and method.watched_as is not None and parameters[method.watched_as] is None:
+        parameters[method.watched_as] = watch
     try:
-        learner = _load(method.path)(**method.parameters)
+        learner = _load(method.path)(**parameters)
     except (TypeError, ValueError) as error:
         raise SettingsError(f"{method.label} refused its parameters: {error}") from error
     if method.pca_dims is None:

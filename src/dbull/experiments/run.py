@@ -3,7 +3,7 @@
 import re
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -25,7 +25,6 @@ __all__ = ["Learning", "RunDone", "StepDone", "Watch", "bench", "run", "run_fold
 
 SETTINGS_FORMAT = 1
 PICTURES = "pictures"  # their folder beside the records of a run
-_NOTHING = object()
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class Learning:
     seed: int
     arrival: int
     n_arrivals: int
-    progress: Any  # what the method gave to its ``callback``; `DBULL` gives `Progress`
+    progress: Any  # what the method tells; `DBULL` gives `Progress`
 
 
 Watch = Callable[[Learning], object]
@@ -82,7 +81,7 @@ def bench(
     Parameters
     ----------
     pictures : draw what was learned, of every method that has what pictures are made from
-    watch : told how learning goes, by every method that has a ``callback``
+    watch : told how learning goes, by every method that declares ``watched_as``
     """
     # Wrong names are refused before any work is done.
     check_known("scenario", settings.scenario, scenario_names())
@@ -115,11 +114,14 @@ def run(
     """
     scorer = Scorer(stream)
     method = resolve(choice, stream.seed, scorer.true_k, _image_shape(stream))
-    built = build(method)
-    learner = _Learner(built, method.label, len(stream.arrivals), set_by_user=tuple(choice.parameters))
-    # Set on the object, not among its parameters: who listens decides no number and is no setting.
-    if watch is not None and getattr(built, "callback", _NOTHING) is None:
-        built.callback = _telling(watch, stream, learner)
+    n_arrivals = len(stream.arrivals)
+
+    def tell(progress: Any) -> None:
+        if watch is not None:
+            watch(Learning(stream.name, method.label, stream.seed, learner.n_learnt, n_arrivals, progress))
+
+    built = build(method, tell)
+    learner = _Learner(built, method.label, n_arrivals, set_by_user=tuple(choice.parameters))
     path = run_folder(out, stream.name, method.label, stream.seed)
     described = _settings_record(stream, method, learner.way)
     with RunFolder.open(path, described, describe_environment()) as folder:
@@ -148,16 +150,6 @@ def run(
             tuple(warned),
             tuple(drawn),
         )
-
-
-def _telling(watch: Watch, stream: Scenario, learner: "_Learner") -> Callable[[Any], None]:
-    """Return a callback that adds which run and arrival a method speaks of."""
-    n_arrivals = len(stream.arrivals)
-
-    def tell(progress: Any) -> None:
-        watch(Learning(stream.name, learner.label, stream.seed, learner.n_learnt, n_arrivals, progress))
-
-    return tell
 
 
 def _image_shape(stream: Scenario) -> tuple[int, ...] | None:
@@ -284,7 +276,7 @@ def _read_only(x: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _settings_record(stream: Scenario, method: ResolvedMethod, way: str) -> dict[str, Any]:
-    resolved = asdict(method)
+    # Parameters as they are, not copied: not every object that a user hands over can be.
     return {
         "format": SETTINGS_FORMAT,
         "scenario": stream.name,
@@ -293,7 +285,9 @@ def _settings_record(stream: Scenario, method: ResolvedMethod, way: str) -> dict
         "seed": stream.seed,
         "method": method.label,
         "path": method.path,
-        "parameters": {key: _for_json(value) for key, value in resolved["parameters"].items()},
+        "parameters": {
+            key: _for_json(value) for key, value in method.parameters.items() if key != method.watched_as
+        },
         "pca_dims": method.pca_dims,
         "learning": way,
         "told_true_k": method.told_true_k,

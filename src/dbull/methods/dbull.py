@@ -132,6 +132,7 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
     """
 
     told_shape_as = "image_shape"  # the runner fills this in for images
+    watched_as = "callback"  # the runner listens here; who listens decides no number and is no setting
     state_: LearnerState
 
     def __init__(
