@@ -128,7 +128,7 @@ def test_wide_rows_keep_their_neighbours_when_projected():
     """Rows that vary in 20 of 300 directions: the projection loses nothing."""
     directions = rows_of(20, 300, seed=1)
     rows = rows_of(250, 20) @ directions + 1.0
-    assert projected(rows, seeded()).shape == (250, module.PROJECTED_DIMS)
+    assert projected(rows, 100, seeded()).shape == (250, 100)
     exact = nearest_neighbours(rows.double(), 5)[1]
     assert (build_graph(rows, 5, seeded()).neighbours == exact).double().mean() > 0.99
 
@@ -138,15 +138,24 @@ def test_projected_distances_are_those_of_the_leading_directions():
     spread = torch.linspace(10, 0.1, 150)
     rows = rows_of(400, 150) * spread
     centred = (rows - rows.mean(0)).double()
-    by_svd = centred @ torch.linalg.svd(centred, full_matrices=False).Vh[: module.PROJECTED_DIMS].T
-    found = projected(rows, seeded()).double()
+    by_svd = centred @ torch.linalg.svd(centred, full_matrices=False).Vh[:100].T
+    found = projected(rows, 100, seeded()).double()
     torch.testing.assert_close(torch.pdist(found), torch.pdist(by_svd), rtol=5e-3, atol=5e-3)
 
 
 @pytest.mark.parametrize("shape", [(400, 100), (100, 400)])
 def test_narrow_rows_and_few_rows_are_not_projected(shape):
     rows = rows_of(*shape)
-    assert projected(rows, seeded()) is rows
+    assert projected(rows, 100, seeded()) is rows
+
+
+def test_by_angle_the_length_of_a_row_does_not_matter():
+    rows = rows_of(60, 5)
+    rows = torch.cat([rows, -rows])  # so that the mean is 0
+    longer = rows * (0.5 + torch.rand(60, 1, generator=seeded())).repeat(2, 1)
+    by_angle = build_graph(rows, 5, seeded(), cosine=True)
+    assert torch.equal(build_graph(longer, 5, seeded(), cosine=True).neighbours, by_angle.neighbours)
+    assert not torch.equal(build_graph(longer, 5, seeded()).neighbours, by_angle.neighbours)
 
 
 def test_loss_by_a_double_loop():

@@ -77,7 +77,11 @@ def projected(inputs: Tensor, n_dims: int, generator: torch.Generator) -> Tensor
 
 
 def nearest_neighbours(rows: Tensor, n_neighbours: int) -> tuple[Tensor, Tensor]:
-    """Return squared distances and indices (N, n_neighbours) of the nearest other rows, exactly."""
+    """Return squared distances and indices (N, n_neighbours) of the nearest other rows.
+
+    All pairs are looked at, in the precision of the rows: neighbours whose squared distances differ by less
+    than the rounding of the squared lengths may change places.
+    """
     n_rows = len(rows)
     squares = rows.square().sum(1)
     step = max(1, CHUNK_NUMBERS // n_rows)

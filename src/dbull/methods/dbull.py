@@ -359,7 +359,8 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
                 raise ValueError(f"{name} must be {also}True or False; got {value!r}.")
         if self.callback is not None and not callable(self.callback):
             raise ValueError(f"callback must be None or a callable; got {self.callback!r}.")
-        if not (self.augment is None or callable(self.augment) or self.augment == "auto"):
+        known = isinstance(self.augment, str) and self.augment == "auto"
+        if not (known or self.augment is None or callable(self.augment)):
             raise ValueError(f"augment must be 'auto', None or a callable; got {self.augment!r}.")
         if self.kind == "images" and self.image_shape is None:
             raise SettingsError("kind='images' needs image_shape, e.g. image_shape=(28, 28)")
@@ -414,7 +415,10 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             vae = VAE(shape)
-        return vae.to(self.device)
+        try:
+            return vae.to(self.device)
+        except RuntimeError as error:
+            raise SettingsError(f"device {self.device!r} cannot be used: {error}") from error
 
     def _settings(self, n_rows: int, recipe: Recipe) -> LearnSettings:
         def chosen(given: Any, default: Any) -> Any:
@@ -428,10 +432,10 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
             search=SearchSettings(max_components=self.max_clusters),
         )
         batch_rows = int(chosen(self.batch_size, recipe.batch_rows))
-        epochs = epochs_for(n_rows, batch_rows, *recipe.epoch_range)
+        epochs = int(chosen(self.epochs, epochs_for(n_rows, batch_rows, *recipe.epoch_range)))
         rate = float(chosen(self.learning_rate, recipe.learning_rate))
         return LearnSettings(
-            n_represent_epochs=int(chosen(self.epochs, epochs)),
+            n_represent_epochs=epochs,
             n_joint_epochs=int(chosen(self.joint_epochs, recipe.n_joint_epochs)),
             joint_births=recipe.joint_births,
             learning_rate=rate,
@@ -448,8 +452,8 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
         )
 
     def _augmentation(self, recipe: Recipe, image_shape: tuple[int, int, int] | None) -> Augmentation | None:
-        if self.augment != "auto":
-            return self.augment  # type: ignore[return-value]
+        if not isinstance(self.augment, str):
+            return self.augment
         if not recipe.augment:
             return None
         return MaskingNoise() if image_shape is None else ImageShifts(*image_shape)
