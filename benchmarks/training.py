@@ -18,11 +18,11 @@ from dbull import DBULL
 from dbull.data import load
 from dbull.errors import DataError
 from dbull.lifelong.codes import CodeMixture
+from dbull.lifelong.settings import PAPER
 from dbull.lifelong.training import Trainer
+from dbull.mixture.fit import FitSettings
 from dbull.nets.inputs import fit_inputs
 from dbull.nets.vae import VAE, NetworkShape
-
-PAPER_DIMS = (500, 500, 2000)
 
 
 def images(n_rows: int) -> torch.Tensor:
@@ -61,12 +61,9 @@ def main() -> None:
     view = fit_inputs(x, "images", (28, 28, 1), use_front_end=False)
     values = view.values(x)
     inputs = view.inputs(values)
-    vae = VAE(NetworkShape(784, 784, 10, hidden_dims=PAPER_DIMS))
-    twin = VAE(NetworkShape(784, 784, 10, hidden_dims=PAPER_DIMS))
+    vae = VAE(NetworkShape(784, 784, 10, hidden_dims=PAPER.hidden_dims))
+    twin = VAE(NetworkShape(784, 784, 10, hidden_dims=PAPER.hidden_dims))
     trainer = Trainer(vae, view, values, inputs, None, None, 0.0, 256, generator)
-    from dbull.lifelong.settings import PAPER  # the defaults that a fit would use
-    from dbull.mixture.fit import FitSettings
-
     mixture = CodeMixture(10, FitSettings(pooled_share=PAPER.pooled_share), False, generator)
     bare = [bare_epoch(twin, x, 256)]
     alone, search = [], []
@@ -83,7 +80,7 @@ def main() -> None:
     epoch, ours, between = np.median(bare), np.median(alone), np.median(search)
     n_pretraining, n_joint = PAPER.epoch_range[0], PAPER.n_joint_epochs
     whole = (n_pretraining + n_joint) * ours + n_joint * between
-    print(f"{len(x):,} rows, networks {PAPER_DIMS}, batches of 256, {torch.get_num_threads()} threads")
+    print(f"{len(x):,} rows, networks {PAPER.hidden_dims}, batches of 256, {torch.get_num_threads()} threads")
     print(f"bare PyTorch epoch             {epoch:7.1f} s   {len(x) / epoch:9,.0f} rows/s")
     print(f"our epoch under the mixture    {ours:7.1f} s   {ours / epoch:9.2f} x bare")
     print(f"encoding and mixture search    {between:7.1f} s   {between / epoch:9.2f} x bare epoch")

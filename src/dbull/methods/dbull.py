@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,26 +18,18 @@ from sklearn.base import (
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from dbull.errors import DataError, SettingsError, check_known
 from dbull.lifelong.inference import decode_codes, encode_rows, row_bounds
 from dbull.lifelong.learn import Progress, learn
 from dbull.lifelong.objective import FrozenMixture
-from dbull.lifelong.settings import OBJECTIVES, PRETRAININGS, LearnSettings, Recipe, epochs_for, recipe_for
 from dbull.lifelong.state import LearnerState
 from dbull.methods.base import as_tensor, check_number, check_rows, new_seed
+from dbull.methods.dbull_choices import choose
 from dbull.mixture.elbo import elbo_terms
-from dbull.mixture.fit import FitSettings
 from dbull.mixture.posterior import mean_weights
-from dbull.mixture.search import SearchSettings
-from dbull.nets.augment import Augmentation, ImageShifts, MaskingNoise
-from dbull.nets.inputs import KINDS, InputView, fit_inputs, guess_kind
-from dbull.nets.likelihood import LIKELIHOODS, choose_likelihood
-from dbull.nets.vae import ENCODERS, VAE, NetworkShape
+from dbull.nets.augment import Augmentation
 from dbull.probability.normal_wishart import expected_covariance
 
 __all__ = ["DBULL"]
-
-IDENTITY_WIDTH = 10  # rows up to this wide are clustered as they are unless a network is asked for
 
 
 class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, DensityMixin, BaseEstimator):
@@ -205,23 +196,10 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
 
     def _fit(self, X: ArrayLike) -> DBULL:
         rows = as_tensor(check_rows(self, X, reset=True, min_rows=2, keep_float32=True))
-        self._check_parameters()
         seed = new_seed(self.random_state)
-        image_shape = self._image_shape(rows.shape[1])
-        kind = guess_kind(rows, image_shape) if self.kind == "auto" else self.kind
-        recipe = recipe_for(self.objective, kind)
-        latent_dim = recipe.latent_dim if self.latent_dim == "auto" else int(self.latent_dim)
-        encoder = self.encoder
-        if encoder == "auto":
-            narrow = rows.shape[1] <= max(latent_dim, IDENTITY_WIDTH) and image_shape is None
-            encoder = "identity" if narrow else "mlp"
-        front_end = recipe.front_end if self.front_end == "auto" else bool(self.front_end)
-        view = fit_inputs(rows, kind, image_shape, front_end and encoder == "mlp", encoder == "identity")
-        vae = self._networks(rows, view, kind, encoder, latent_dim, image_shape, recipe, seed)
-        settings = self._settings(len(rows), recipe)
-        augment = self._augmentation(recipe, image_shape)
+        choices = choose(self, rows, seed)
         history = []
-        learning = learn(vae, view, rows, settings, augment, seed)
+        learning = learn(choices.vae, choices.view, rows, choices.settings, choices.augment, seed)
         while True:
             try:
                 progress = next(learning)
@@ -231,16 +209,7 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
             history.append(progress)
             if self.callback is not None:
                 self.callback(progress)
-        self.chosen_ = {
-            "kind": kind,
-            "encoder": encoder,
-            "latent_dim": vae.shape.latent_dim,
-            "hidden_dims": vae.shape.hidden_dims,
-            "likelihood": vae.shape.likelihood,
-            "front_end": view.front_end is not None,
-            "augment": augment,
-            "settings": settings,
-        }
+        self.chosen_ = choices.described()
         self.history_ = history
         self._publish(state, rows)
         return self
@@ -286,8 +255,10 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
         density itself.
         """
         rows = self._rows(X)
-        bounds: NDArray[np.float64] = (self._bounds(rows) - self._log_volume()).numpy()
-        return bounds
+        values = self.state_.view.values(rows)
+        bounds = self._bounds(values, self.state_.view.inputs(values)) - self._log_volume()
+        scores: NDArray[np.float64] = bounds.numpy()
+        return scores
 
     def score(self, X: ArrayLike, y: object = None) -> float:
         """Return the mean of `score_samples`."""
@@ -324,140 +295,6 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
         """Return whether a data set has been learned to the end."""
         return hasattr(self, "state_")
 
-    # What follows checks parameters and resolves "auto".
-
-    def _check_parameters(self) -> None:
-        check_known("objective", self.objective, OBJECTIVES)
-        check_known("kind of data", self.kind, ("auto", *KINDS))
-        check_known("encoder", self.encoder, ("auto", *ENCODERS))
-        check_known("likelihood", self.likelihood, ("auto", *LIKELIHOODS))
-        check_known("pretraining", self.pretraining, PRETRAININGS)
-        check_number("max_clusters", self.max_clusters, at_least=1, whole=True)
-        check_number("concentration", self.concentration, above=0)
-        for name in ("epochs", "joint_epochs", "batch_size", "latent_dim", "n_neighbours"):
-            if getattr(self, name) != "auto":
-                least = 0 if name in ("epochs", "joint_epochs") else 1
-                check_number(name, getattr(self, name), at_least=least, whole=True, also="or 'auto'")
-        for name in ("neighbourhood", "join", "pooling"):
-            if getattr(self, name) != "auto":
-                check_number(name, getattr(self, name), at_least=0, also="or 'auto'")
-        if self.learning_rate != "auto":
-            check_number("learning_rate", self.learning_rate, above=0, also="or 'auto'")
-        if self.max_evidence is not None and self.max_evidence != "auto":
-            check_number("max_evidence", self.max_evidence, above=0, also="'auto' or None")
-        if self.hidden_dims != "auto":
-            if isinstance(self.hidden_dims, str) or not isinstance(self.hidden_dims, Iterable):
-                raise ValueError(
-                    f"hidden_dims must be 'auto' or a tuple of widths; got {self.hidden_dims!r}."
-                )
-            for width in self.hidden_dims:
-                check_number("each of hidden_dims", width, at_least=1, whole=True)
-        for name in ("front_end", "use_encoder_variance"):
-            value = getattr(self, name)
-            if not isinstance(value, bool | np.bool_) and not (name == "front_end" and value == "auto"):
-                also = "'auto', " if name == "front_end" else ""
-                raise ValueError(f"{name} must be {also}True or False; got {value!r}.")
-        if self.callback is not None and not callable(self.callback):
-            raise ValueError(f"callback must be None or a callable; got {self.callback!r}.")
-        known = isinstance(self.augment, str) and self.augment == "auto"
-        if not (known or self.augment is None or callable(self.augment)):
-            raise ValueError(f"augment must be 'auto', None or a callable; got {self.augment!r}.")
-        if self.kind == "images" and self.image_shape is None:
-            raise SettingsError("kind='images' needs image_shape, e.g. image_shape=(28, 28)")
-
-    def _image_shape(self, n_columns: int) -> tuple[int, int, int] | None:
-        if self.image_shape is None:
-            return None
-        if isinstance(self.image_shape, str) or not isinstance(self.image_shape, Iterable):
-            raise ValueError(
-                f"image_shape must be None, (height, width) or (height, width, channels); got "
-                f"{self.image_shape!r}."
-            )
-        for side in self.image_shape:
-            check_number("each of image_shape", side, at_least=1, whole=True)
-        shape = tuple(int(side) for side in self.image_shape)
-        shape = (*shape, 1) if len(shape) == 2 else shape
-        if len(shape) != 3 or math.prod(shape) != n_columns:
-            raise DataError(
-                f"image_shape {tuple(self.image_shape)} does not fit rows of {n_columns} values: "
-                "give (height, width) or (height, width, channels)"
-            )
-        return shape[0], shape[1], shape[2]
-
-    def _networks(
-        self,
-        rows: torch.Tensor,
-        view: InputView,
-        kind: str,
-        encoder: str,
-        latent_dim: int,
-        image_shape: tuple[int, int, int] | None,
-        recipe: Recipe,
-        seed: int,
-    ) -> VAE:
-        n_columns = rows.shape[1]
-        likelihood = self.likelihood
-        if likelihood == "auto":
-            likelihood = choose_likelihood(kind == "images")
-        elif likelihood == "bernoulli" and kind != "images":
-            raise SettingsError("likelihood='bernoulli' is for images; other data are scaled beyond [0, 1]")
-        hidden: Iterable[Any] = recipe.hidden_dims if self.hidden_dims == "auto" else self.hidden_dims
-        shape = NetworkShape(
-            view.n_inputs,
-            n_columns,
-            n_columns if encoder == "identity" else latent_dim,
-            encoder,
-            tuple(int(width) for width in hidden),
-            likelihood if encoder != "identity" else "gaussian",
-            image_shape if encoder == "conv" else None,
-        )
-        # Initial weights come from torch's global stream; it is put back as it was.
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            vae = VAE(shape)
-        try:
-            return vae.to(self.device)
-        except RuntimeError as error:
-            raise SettingsError(f"device {self.device!r} cannot be used: {error}") from error
-
-    def _settings(self, n_rows: int, recipe: Recipe) -> LearnSettings:
-        def chosen(given: Any, default: Any) -> Any:
-            return default if given == "auto" else given
-
-        max_evidence = chosen(self.max_evidence, recipe.max_evidence)
-        mixture = FitSettings(
-            concentration=float(self.concentration),
-            max_evidence=math.inf if self.max_evidence is None else max_evidence,
-            pooled_share=float(chosen(self.pooling, recipe.pooled_share)),
-            search=SearchSettings(max_components=self.max_clusters),
-        )
-        batch_rows = int(chosen(self.batch_size, recipe.batch_rows))
-        epochs = int(chosen(self.epochs, epochs_for(n_rows, batch_rows, *recipe.epoch_range)))
-        rate = float(chosen(self.learning_rate, recipe.learning_rate))
-        return LearnSettings(
-            n_represent_epochs=epochs,
-            n_joint_epochs=int(chosen(self.joint_epochs, recipe.n_joint_epochs)),
-            joint_births=recipe.joint_births,
-            learning_rate=rate,
-            joint_learning_rate=rate * recipe.joint_learning_rate / recipe.learning_rate,
-            batch_rows=batch_rows,
-            n_stacked_epochs=0 if self.pretraining != "stacked" else max(1, epochs // 4),
-            neighbourhood_weight=float(chosen(self.neighbourhood, recipe.neighbourhood_weight)),
-            n_neighbours=int(chosen(self.n_neighbours, recipe.n_neighbours)),
-            graph_dims=recipe.graph_dims,
-            graph_cosine=recipe.graph_cosine,
-            join_threshold=float(chosen(self.join, recipe.join_threshold)),
-            use_encoder_variance=bool(self.use_encoder_variance),
-            mixture=mixture,
-        )
-
-    def _augmentation(self, recipe: Recipe, image_shape: tuple[int, int, int] | None) -> Augmentation | None:
-        if not isinstance(self.augment, str):
-            return self.augment
-        if not recipe.augment:
-            return None
-        return MaskingNoise() if image_shape is None else ImageShifts(*image_shape)
-
     # What follows turns arrays into codes and the state into fitted attributes.
 
     def _rows(self, X: ArrayLike) -> torch.Tensor:
@@ -482,11 +319,9 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
             raise ValueError(f"there is no cluster {cluster!r}; ids are 0 to {self.n_clusters_ - 1}.")
         return int(cluster)
 
-    def _bounds(self, rows: torch.Tensor) -> torch.Tensor:
-        """Return each row's bound in the units of the networks."""
+    def _bounds(self, values: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
+        """Return each row's bound, or its density if there are no networks, in the units of the values."""
         state = self.state_
-        values = state.view.values(rows)
-        inputs = state.view.inputs(values)
         if not state.vae.learns:
             return state.log_density(inputs.to(torch.float64))
         frozen = FrozenMixture.of(state.posterior, next(state.vae.parameters()).device)
@@ -511,10 +346,12 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
             .index_add_(0, state.cluster_of, weights)
             .numpy()
         )
-        codes = self._encode(rows)
+        values = state.view.values(rows)
+        inputs = state.view.inputs(values)
+        codes = encode_rows(state.vae, inputs)[0]
         self.labels_ = self._ids(codes)
         # A predictive density integrates the posterior out, so a sum of them is no bound.
-        bounds = self._bounds(rows) if state.vae.learns else state.code_bounds(codes)
+        bounds = self._bounds(values, inputs) if state.vae.learns else state.code_bounds(codes)
         divergence = elbo_terms(state.prior, state.posterior, state.memory.total)
         self.elbo_ = (
             float(bounds.sum())

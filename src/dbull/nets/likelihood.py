@@ -7,6 +7,7 @@ log-density of the data under them, and the expected data.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 
 import torch
 from torch import Tensor, nn
@@ -23,18 +24,18 @@ MIN_LOG_VAR, MAX_LOG_VAR = -6.0, 6.0
 FIXED_VAR = 0.5  # squared error as the authors of the paper weigh it
 
 
-class Likelihood(nn.Module):
+class Likelihood(nn.Module, ABC):
     """p(x | decoder output) with independent values."""
 
     n_outputs = 1
 
+    @abstractmethod
     def log_prob(self, output: Tensor, x: Tensor) -> Tensor:
         """Return the log-density of each row, (N,)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def mean(self, output: Tensor) -> Tensor:
         """Return the expected data, (N, d)."""
-        raise NotImplementedError
 
 
 class Bernoulli(Likelihood):

@@ -1,0 +1,214 @@
+"""What the parameters of `DBULL` mean for the data at hand: checked, and "auto" resolved."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from dbull.errors import DataError, SettingsError, check_known
+from dbull.lifelong.settings import OBJECTIVES, PRETRAININGS, LearnSettings, Recipe, epochs_for, recipe_for
+from dbull.methods.base import check_number
+from dbull.mixture.fit import FitSettings
+from dbull.mixture.search import SearchSettings
+from dbull.nets.augment import Augmentation, ImageShifts, MaskingNoise
+from dbull.nets.inputs import KINDS, InputView, fit_inputs, guess_kind
+from dbull.nets.likelihood import LIKELIHOODS, choose_likelihood
+from dbull.nets.vae import ENCODERS, VAE, NetworkShape
+
+if TYPE_CHECKING:
+    from dbull.methods.dbull import DBULL
+
+__all__ = ["Choices", "choose"]
+
+IDENTITY_WIDTH = 10  # rows up to this wide are clustered as they are unless a network is asked for
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Everything that `learn` needs besides rows and seed."""
+
+    kind: str
+    view: InputView
+    vae: VAE
+    settings: LearnSettings
+    augment: Augmentation | None
+
+    def described(self) -> dict[str, Any]:
+        """Return what was chosen, for the user to read."""
+        shape = self.vae.shape
+        return {
+            "kind": self.kind,
+            "encoder": shape.encoder,
+            "latent_dim": shape.latent_dim,
+            "hidden_dims": shape.hidden_dims,
+            "likelihood": shape.likelihood,
+            "front_end": self.view.front_end is not None,
+            "augment": self.augment,
+            "settings": self.settings,
+        }
+
+
+def choose(model: DBULL, rows: torch.Tensor, seed: int) -> Choices:
+    """Check the parameters of a model and resolve them for the rows of its first data set."""
+    check_parameters(model)
+    image_shape = image_shape_of(model, rows.shape[1])
+    kind = guess_kind(rows, image_shape) if model.kind == "auto" else model.kind
+    recipe = recipe_for(model.objective, kind)
+    latent_dim = recipe.latent_dim if model.latent_dim == "auto" else int(model.latent_dim)
+    encoder = model.encoder
+    if encoder == "auto":
+        narrow = rows.shape[1] <= max(latent_dim, IDENTITY_WIDTH) and image_shape is None
+        encoder = "identity" if narrow else "mlp"
+    front_end = recipe.front_end if model.front_end == "auto" else bool(model.front_end)
+    view = fit_inputs(rows, kind, image_shape, front_end and encoder == "mlp", encoder == "identity")
+    vae = networks(model, rows, view, kind, encoder, latent_dim, image_shape, recipe, seed)
+    settings = learn_settings(model, len(rows), recipe)
+    return Choices(kind, view, vae, settings, augmentation(model, recipe, image_shape))
+
+
+def check_parameters(model: DBULL) -> None:
+    """Name the first parameter that has a value it cannot have."""
+    check_known("objective", model.objective, OBJECTIVES)
+    check_known("kind of data", model.kind, ("auto", *KINDS))
+    check_known("encoder", model.encoder, ("auto", *ENCODERS))
+    check_known("likelihood", model.likelihood, ("auto", *LIKELIHOODS))
+    check_known("pretraining", model.pretraining, PRETRAININGS)
+    check_number("max_clusters", model.max_clusters, at_least=1, whole=True)
+    check_number("concentration", model.concentration, above=0)
+    for name in ("epochs", "joint_epochs", "batch_size", "latent_dim", "n_neighbours"):
+        if getattr(model, name) != "auto":
+            least = 0 if name in ("epochs", "joint_epochs") else 1
+            check_number(name, getattr(model, name), at_least=least, whole=True, also="or 'auto'")
+    for name in ("neighbourhood", "join", "pooling"):
+        if getattr(model, name) != "auto":
+            check_number(name, getattr(model, name), at_least=0, also="or 'auto'")
+    if model.learning_rate != "auto":
+        check_number("learning_rate", model.learning_rate, above=0, also="or 'auto'")
+    if model.max_evidence is not None and model.max_evidence != "auto":
+        check_number("max_evidence", model.max_evidence, above=0, also="'auto' or None")
+    if model.hidden_dims != "auto":
+        if isinstance(model.hidden_dims, str) or not isinstance(model.hidden_dims, Iterable):
+            raise ValueError(f"hidden_dims must be 'auto' or a tuple of widths; got {model.hidden_dims!r}.")
+        for width in model.hidden_dims:
+            check_number("each of hidden_dims", width, at_least=1, whole=True)
+    for name in ("front_end", "use_encoder_variance"):
+        value = getattr(model, name)
+        if not isinstance(value, bool | np.bool_) and not (name == "front_end" and value == "auto"):
+            also = "'auto', " if name == "front_end" else ""
+            raise ValueError(f"{name} must be {also}True or False; got {value!r}.")
+    if model.callback is not None and not callable(model.callback):
+        raise ValueError(f"callback must be None or a callable; got {model.callback!r}.")
+    known = isinstance(model.augment, str) and model.augment == "auto"
+    if not (known or model.augment is None or callable(model.augment)):
+        raise ValueError(f"augment must be 'auto', None or a callable; got {model.augment!r}.")
+    if model.kind == "images" and model.image_shape is None:
+        raise SettingsError("kind='images' needs image_shape, e.g. image_shape=(28, 28)")
+
+
+def image_shape_of(model: DBULL, n_columns: int) -> tuple[int, int, int] | None:
+    """Return (height, width, channels), or None if rows are no images."""
+    if model.image_shape is None:
+        return None
+    if isinstance(model.image_shape, str) or not isinstance(model.image_shape, Iterable):
+        raise ValueError(
+            f"image_shape must be None, (height, width) or (height, width, channels); got "
+            f"{model.image_shape!r}."
+        )
+    for side in model.image_shape:
+        check_number("each of image_shape", side, at_least=1, whole=True)
+    shape = tuple(int(side) for side in model.image_shape)
+    shape = (*shape, 1) if len(shape) == 2 else shape
+    if len(shape) != 3 or math.prod(shape) != n_columns:
+        raise DataError(
+            f"image_shape {tuple(model.image_shape)} does not fit rows of {n_columns} values: "
+            "give (height, width) or (height, width, channels)"
+        )
+    return shape[0], shape[1], shape[2]
+
+
+def networks(
+    model: DBULL,
+    rows: torch.Tensor,
+    view: InputView,
+    kind: str,
+    encoder: str,
+    latent_dim: int,
+    image_shape: tuple[int, int, int] | None,
+    recipe: Recipe,
+    seed: int,
+) -> VAE:
+    """Make networks with fresh weights."""
+    n_columns = rows.shape[1]
+    likelihood = model.likelihood
+    if likelihood == "auto":
+        likelihood = choose_likelihood(kind == "images")
+    elif likelihood == "bernoulli" and kind != "images":
+        raise SettingsError("likelihood='bernoulli' is for images; other data are scaled beyond [0, 1]")
+    hidden: Iterable[Any] = recipe.hidden_dims if model.hidden_dims == "auto" else model.hidden_dims
+    shape = NetworkShape(
+        view.n_inputs,
+        n_columns,
+        n_columns if encoder == "identity" else latent_dim,
+        encoder,
+        tuple(int(width) for width in hidden),
+        likelihood if encoder != "identity" else "gaussian",
+        image_shape if encoder == "conv" else None,
+    )
+    # Initial weights come from torch's global stream; it is put back as it was.
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        vae = VAE(shape)
+    try:
+        return vae.to(model.device)
+    except RuntimeError as error:
+        raise SettingsError(f"device {model.device!r} cannot be used: {error}") from error
+
+
+def learn_settings(model: DBULL, n_rows: int, recipe: Recipe) -> LearnSettings:
+    """Return how to learn: what the user gave, else what the recipe has."""
+
+    def chosen(given: Any, default: Any) -> Any:
+        return default if given == "auto" else given
+
+    max_evidence = chosen(model.max_evidence, recipe.max_evidence)
+    mixture = FitSettings(
+        concentration=float(model.concentration),
+        max_evidence=math.inf if model.max_evidence is None else max_evidence,
+        pooled_share=float(chosen(model.pooling, recipe.pooled_share)),
+        search=SearchSettings(max_components=model.max_clusters),
+    )
+    batch_rows = int(chosen(model.batch_size, recipe.batch_rows))
+    epochs = int(chosen(model.epochs, epochs_for(n_rows, batch_rows, *recipe.epoch_range)))
+    rate = float(chosen(model.learning_rate, recipe.learning_rate))
+    return LearnSettings(
+        n_represent_epochs=epochs,
+        n_joint_epochs=int(chosen(model.joint_epochs, recipe.n_joint_epochs)),
+        joint_births=recipe.joint_births,
+        learning_rate=rate,
+        joint_learning_rate=rate * recipe.joint_learning_rate / recipe.learning_rate,
+        batch_rows=batch_rows,
+        n_stacked_epochs=0 if model.pretraining != "stacked" else max(1, epochs // 4),
+        neighbourhood_weight=float(chosen(model.neighbourhood, recipe.neighbourhood_weight)),
+        n_neighbours=int(chosen(model.n_neighbours, recipe.n_neighbours)),
+        graph_dims=recipe.graph_dims,
+        graph_cosine=recipe.graph_cosine,
+        join_threshold=float(chosen(model.join, recipe.join_threshold)),
+        use_encoder_variance=bool(model.use_encoder_variance),
+        mixture=mixture,
+    )
+
+
+def augmentation(
+    model: DBULL, recipe: Recipe, image_shape: tuple[int, int, int] | None
+) -> Augmentation | None:
+    """Return how samples are changed at each visit."""
+    if not isinstance(model.augment, str):
+        return model.augment
+    if not recipe.augment:
+        return None
+    return MaskingNoise() if image_shape is None else ImageShifts(*image_shape)
