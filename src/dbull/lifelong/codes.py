@@ -11,6 +11,7 @@ from dbull.lifelong.objective import FrozenMixture
 from dbull.mixture.fit import FitSettings, Fitted, fit_data_set
 from dbull.mixture.memory import StatsMemory
 from dbull.mixture.moves import MoveRecord
+from dbull.mixture.stats import SufficientStats
 from dbull.mixture.updates import Points, local_step, summarize
 
 __all__ = ["CodeMixture"]
@@ -22,7 +23,7 @@ class CodeMixture:
     Attributes
     ----------
     memory
-        Statistics of the components.
+        Statistics of the components; changed in place.
     labels
         Most probable component of each row, (N,).
     responsibilities
@@ -34,9 +35,9 @@ class CodeMixture:
     """
 
     def __init__(
-        self, n_dims: int, settings: FitSettings, use_variance: bool, generator: torch.Generator
+        self, memory: StatsMemory, settings: FitSettings, use_variance: bool, generator: torch.Generator
     ) -> None:
-        self.memory = StatsMemory.empty(n_dims)
+        self.memory = memory
         self.settings = settings
         self.use_variance = use_variance
         self.generator = generator
@@ -53,12 +54,26 @@ class CodeMixture:
         assert self._fitted is not None, "search first"
         return self._fitted
 
+    def responsibilities_with(self, more: Tensor) -> Tensor:
+        """Return the responsibilities of the rows and, behind them, those of further codes (R, D)."""
+        assert self.responsibilities is not None, "search first"
+        if len(more) == 0:
+            return self.responsibilities
+        behind = local_step(self.fitted.posterior, Points.from_rows(more)).exp()
+        return torch.cat([self.responsibilities, behind.to(torch.float32)])
+
     def frozen(self, device: torch.device | str) -> FrozenMixture:
         """Return the mixture as the networks see it."""
         return FrozenMixture.of(self.fitted.posterior, device)
 
+    def carry(self, ids: tuple[int, ...], overall: SufficientStats) -> None:
+        """Take in the statistics of the past, named by ids of components, in the present coordinates."""
+        place = {component_id: i for i, component_id in enumerate(ids)}
+        index = torch.tensor([place.get(component_id, len(ids)) for component_id in self.memory.ids])
+        self.memory.overall = overall.with_empty(1).select(index.to(torch.int64))  # newborns have no past
+
     def search(self, mean: Tensor, var: Tensor | None, births: bool = True) -> None:
-        """Fit the mixture to codes (N, D); from one component at first, then from what was found before."""
+        """Fit the mixture to codes (N, D), from what was found before; the very first time from nothing."""
         settings = self.settings
         if not births:
             settings = replace(settings, search=replace(settings.search, fresh_sizes=()))
@@ -66,7 +81,7 @@ class CodeMixture:
         start = None
         if self.responsibilities is not None:
             # The encoder has moved: components first follow the rows that they hold.
-            start = summarize(self.responsibilities.to(torch.float64).log(), points)
+            start = self.memory.overall + summarize(self.responsibilities.to(torch.float64).log(), points)
         moves = []
         fitting = fit_data_set(self.memory, points, settings, self.generator, start)
         while True:

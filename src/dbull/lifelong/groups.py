@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["join_components", "shared_edges"]
+__all__ = ["join_components", "mixing", "number_clusters", "place_newborns", "shared_edges"]
 
 
 def shared_edges(weights: Tensor) -> Tensor:
@@ -18,6 +18,65 @@ def shared_edges(weights: Tensor) -> Tensor:
     smaller = torch.minimum(volume[:, None], volume[None, :]).clamp(min=torch.finfo(weights.dtype).tiny)
     shared = weights / smaller
     return shared.fill_diagonal_(0.0)
+
+
+def mixing(weights: Tensor) -> Tensor:
+    """Return how thoroughly two sets of rows are mixed on the graph, (K, K): W_ab / sqrt(W_aa W_bb).
+
+    0 without contact, about 1 if edges do not care which of the two a row belongs to, whatever their sizes.
+    """
+    within = weights.diagonal().clamp_min(torch.finfo(weights.dtype).tiny)
+    return weights / (within[:, None] * within[None, :]).sqrt()
+
+
+def place_newborns(
+    near: Tensor, wide: Tensor, n_old: int, threshold: float, mixed: float
+) -> tuple[Tensor, Tensor]:
+    """Decide which newborn components belong to old clusters, which are new ones together.
+
+    Old clusters are never joined with each other. A newborn joins an old one only if the two are mixed: an
+    old cluster is replayed in all its parts, so its own rows lie among replayed ones, and a new cluster that
+    only touches it stays apart. Newborns are joined as pieces of one cluster are.
+
+    Parameters
+    ----------
+    near, wide
+        Edge weights between old clusters (the first `n_old`) and newborns, on the graph of nearest neighbours
+        that decides about joining and on the whole graph, (n, n).
+    threshold, mixed
+        Shares from which newborns join each other, and mixing from which they may join an old cluster.
+
+    Returns
+    -------
+    group
+        (n,) numbered so that old clusters keep their places.
+    contact
+        Mixing of each with each old cluster, (n, n_old).
+    """
+    n = len(near)
+    contact = mixing(wide)[:, :n_old]
+    old = torch.arange(n) < n_old
+    apart = old[:, None] & old[None, :]
+    strange = torch.zeros(n, n, dtype=torch.bool)
+    strange[:, :n_old] = contact < mixed
+    group = join_components(near, threshold, apart | strange | strange.T)
+    return group, contact
+
+
+def number_clusters(group: Tensor, labels: Tensor, n_old: int) -> Tensor:
+    """Return the cluster of each component, (K,): old ones keep their numbers, new ones follow, largest first.
+
+    Parameters
+    ----------
+    group
+        Of each component, (K,); below `n_old` it is that old cluster.
+    labels
+        Component of each row, (N,). A component may hold a part of many rows and be the label of none.
+    """
+    sizes = torch.bincount(group[labels], minlength=int(group.max()) + 1)
+    founded = sorted((g for g in group.unique().tolist() if g >= n_old), key=lambda g: -int(sizes[g]))
+    number = {g: n_old + i for i, g in enumerate(founded)}
+    return torch.tensor([number.get(g, g) for g in group.tolist()])
 
 
 def join_components(weights: Tensor, threshold: float, apart: Tensor | None = None) -> Tensor:

@@ -25,8 +25,9 @@ def encode_rows(vae: VAE, inputs: Tensor) -> tuple[Tensor, Tensor]:
         mean, log_var = vae.encode(inputs)
         return mean.to(torch.float64), log_var.exp().to(torch.float64)
     device = next(vae.parameters()).device
-    means, variances = [], []
-    for chunk in inputs.split(CHUNK_ROWS):
+    means = [torch.zeros(0, vae.shape.latent_dim, dtype=torch.float64)]
+    variances = list(means)
+    for chunk in inputs.split(CHUNK_ROWS) if len(inputs) else ():
         mean, log_var = vae.encode(padded(chunk).to(device))
         means.append(mean[: len(chunk)].cpu().to(torch.float64))
         variances.append(log_var[: len(chunk)].exp().cpu().to(torch.float64))

@@ -1,10 +1,11 @@
-"""Learn one data set: networks and mixture in turn, from one cluster (the paper's Algorithm 1, corrected).
+"""Learn one data set after another: networks and mixture in turn (the paper's Algorithm 1, corrected).
 
-graph       neighbours of the data in memory
-represent   train the networks alone
+past        replay rows that look like those that are gone; see how much of the data set is new
+graph       neighbours of all rows in memory, replayed ones among them
+represent   train the networks; carry the statistics of the past into the new coordinates
 search      the mixture on the codes: births, merges, laps
 joint       an epoch of the networks under the mixture, a search on the new codes, and again
-done        components that the graph runs through are one cluster
+done        newborn components join an old cluster, or found a new one; statistics are folded in, once
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ import torch
 from torch import Tensor
 
 from dbull.lifelong.codes import CodeMixture
-from dbull.lifelong.groups import join_components
-from dbull.lifelong.neighbourhood import NeighbourGraph, affinity, build_graph
+from dbull.lifelong.folding import Arrival, fold_in
+from dbull.lifelong.neighbourhood import build_graph
+from dbull.lifelong.novelty import cluster_scores, novel_share
+from dbull.lifelong.replay import Past
 from dbull.lifelong.settings import LearnSettings
 from dbull.lifelong.state import LearnerState
-from dbull.lifelong.training import EpochTerms, Trainer
+from dbull.lifelong.training import EpochTerms, Trainer, TrainingRows
 from dbull.mixture.moves import MoveRecord
 from dbull.nets.augment import Augmentation
-from dbull.nets.inputs import InputView
 from dbull.nets.pretrain import stacked_denoising
-from dbull.nets.vae import VAE
 
-__all__ = ["Progress", "learn"]
+__all__ = ["Progress", "learn", "pretrain"]
 
 FINAL_RATE = 0.1  # learning rate at the end of a stage, as a share of that at its start
 
@@ -37,7 +38,7 @@ FINAL_RATE = 0.1  # learning rate at the end of a stage, as a share of that at i
 class Progress:
     """One thing that happened while a data set was learned."""
 
-    stage: str  # "graph", "pretrain", "represent", "search", "joint" or "done"
+    stage: str  # "past", "graph", "pretrain", "represent", "search", "joint" or "done"
     epoch: int
     n_epochs: int
     n_components: int
@@ -47,91 +48,135 @@ class Progress:
     terms: EpochTerms | None = None  # means per row, after an epoch
     moves: tuple[MoveRecord, ...] = ()  # accepted births, merges and dissolutions of a search
     changed_share: float | None = None  # rows that changed component in a search
+    novel_share: float | None = None  # rows that the clusters of the past find strange
 
 
 def learn(
-    vae: VAE, view: InputView, rows: Tensor, settings: LearnSettings, augment: Augmentation | None, seed: int
+    state: LearnerState, rows: Tensor, settings: LearnSettings, augment: Augmentation | None
 ) -> Generator[Progress, None, LearnerState]:
-    """Learn a first data set (N, d) from scratch; yields progress, returns the state."""
-    s = settings
-    generator = torch.Generator().manual_seed(seed)
-    clock = _Clock(s.n_represent_epochs + s.n_joint_epochs if vae.learns else 0)
-    mixture = CodeMixture(vae.shape.latent_dim, s.mixture, s.use_encoder_variance, generator)
-    values = view.values(rows)
-    inputs = view.inputs(values)
+    """Learn a data set (N, d); yields progress, returns the new state. The state given stays as it was."""
+    state.check_coordinates()
+    state, s = state.copy(), settings
+    generator = state.random_stream()
+    mixture = CodeMixture(state.memory, s.mixture, s.use_encoder_variance, generator)
+    values = state.view.values(rows)
+    inputs = state.view.inputs(values)
+    first = state.n_data_sets == 0
+    learns = state.vae.learns
+    past = None if first else Past(state, s.replay if learns else "none", generator)
+    novel = 1.0 if first else novelty_of(state, inputs)
+    schedule = s.schedule(first, novel, frozen=not learns or s.freeze)
+    clock = _Clock(schedule.n_represent + schedule.n_joint, mixture)
+    if past is not None:
+        yield clock.now("past", novel=novel)
+    replay = past.replay(s.n_replay, s.replay_per_cluster, generator) if past is not None else None
+    data = TrainingRows.of(values, inputs, replay, state.vae.shape.latent_dim)
     graph = None
-    if s.join_threshold > 0 or (s.neighbourhood_weight > 0 and vae.learns):
-        graph = build_graph(inputs, s.n_neighbours, generator, s.graph_dims, s.graph_cosine)
-        yield clock.now("graph", mixture)
-    if vae.learns:
+    if s.join_threshold > 0 or (s.neighbourhood_weight > 0 and learns):
+        graph = build_graph(data.inputs, s.n_neighbours, generator, s.graph_dims, s.graph_cosine)
+        yield clock.now("graph")
+    if learns:
         drawn = graph if s.neighbourhood_weight > 0 else None
         trainer = Trainer(
-            vae, view, values, inputs, augment, drawn, s.neighbourhood_weight, s.batch_rows, generator
+            state.vae,
+            state.view,
+            data,
+            augment,
+            drawn,
+            s.neighbourhood_weight,
+            s.consistency_weight,
+            s.batch_rows,
+            generator,
         )
-        yield from _pretrain(trainer, s, clock, mixture)
-        yield from _represent(trainer, s, clock, mixture)
-        mixture.search(*trainer.encode())
-        yield clock.now("search", mixture)
-        yield from _alternate(trainer, s, clock, mixture)
+        if first and state.n_pretrain_rows == 0:
+            yield from _layer_by_layer(trainer, s, clock)
+        yield from _represent(trainer, schedule.n_represent, schedule.rate, clock)
+        yield from _alternate(trainer, s, schedule.n_joint, past, clock)
+        codes, var = trainer.encode()
     else:
-        mixture.search(inputs.to(torch.float64), None)
-        yield clock.now("search", mixture)
-    cluster_of = torch.arange(mixture.memory.n_components)  # largest first
-    if graph is not None and s.join_threshold > 0:
-        cluster_of = joined(
-            graph.nearest(s.n_join_neighbours), mixture.labels, len(cluster_of), s.join_threshold
-        )
-    mixture.memory.fold()
-    fitted = mixture.fitted
-    state = LearnerState(
-        view, vae, mixture.memory, fitted.prior, fitted.posterior, cluster_of, seed, 1, len(rows)
-    )
-    yield clock.now("done", mixture, n_clusters=state.n_clusters)
+        codes, var = inputs.to(torch.float64), None
+        mixture.search(codes, None)
+        yield clock.now("search")
+    arrival = Arrival(inputs, codes, var if s.use_encoder_variance else None, replay, graph)
+    fold_in(state, mixture, arrival, s, generator)
+    yield clock.now("done", n_clusters=state.n_clusters)
     return state
 
 
-def joined(graph: NeighbourGraph, labels: Tensor, n_components: int, threshold: float) -> Tensor:
-    """Return the cluster of each component, (K,), the largest first: those that the graph joins are one."""
-    group = join_components(affinity(graph, labels, n_components), threshold)
-    # A component may hold a part of many rows and the largest part of none.
-    sizes = torch.bincount(group[labels], minlength=int(group.max()) + 1)
-    order = sizes.argsort(descending=True, stable=True)
-    return order.argsort()[group]
+def pretrain(
+    state: LearnerState, rows: Tensor, settings: LearnSettings, augment: Augmentation | None
+) -> Generator[Progress, None, LearnerState]:
+    """Train the networks alone on unlabelled rows of the domain; no cluster is learned."""
+    state, s = state.copy(), settings
+    generator = state.random_stream()
+    clock = _Clock(s.n_represent_epochs, CodeMixture(state.memory, s.mixture, False, generator))
+    values = state.view.values(rows)
+    data = TrainingRows.of(values, state.view.inputs(values), None, state.vae.shape.latent_dim)
+    graph = None
+    if s.neighbourhood_weight > 0:
+        graph = build_graph(data.inputs, s.n_neighbours, generator, s.graph_dims, s.graph_cosine)
+        yield clock.now("graph")
+    trainer = Trainer(
+        state.vae, state.view, data, augment, graph, s.neighbourhood_weight, 0.0, s.batch_rows, generator
+    )
+    yield from _layer_by_layer(trainer, s, clock)
+    yield from _represent(trainer, s.n_represent_epochs, s.learning_rate, clock)
+    state.n_pretrain_rows += len(rows)
+    return state
 
 
-def _pretrain(trainer: Trainer, s: LearnSettings, clock: _Clock, mixture: CodeMixture) -> Iterator[Progress]:
+def novelty_of(state: LearnerState, inputs: Tensor, n_std: float = 2.0) -> float:
+    """Return the share of rows that the clusters of the past find strange; 1 if they cannot say."""
+    if not state.imprints:
+        return 1.0
+    clusters = range(state.n_clusters)
+    scores = torch.stack([cluster_scores(inputs, state.imprints_of(c)) for c in clusters], dim=1)
+    thresholds = torch.tensor([state.calibrations[c].threshold(n_std) for c in clusters])
+    return novel_share(scores, thresholds)
+
+
+def _layer_by_layer(trainer: Trainer, s: LearnSettings, clock: _Clock) -> Iterator[Progress]:
     """Train layer by layer, if asked for."""
     if s.n_stacked_epochs == 0:
         return
     steps = stacked_denoising(
-        trainer.vae, trainer.inputs, s.n_stacked_epochs, trainer.generator, s.learning_rate, s.batch_rows
+        trainer.vae, trainer.rows.inputs, s.n_stacked_epochs, trainer.generator, s.learning_rate, s.batch_rows
     )
     for _, epoch, error in steps:
-        yield clock.now("pretrain", mixture, epoch, s.n_stacked_epochs, EpochTerms(-error))
+        yield clock.now("pretrain", epoch, s.n_stacked_epochs, EpochTerms(-error))
 
 
-def _represent(trainer: Trainer, s: LearnSettings, clock: _Clock, mixture: CodeMixture) -> Iterator[Progress]:
+def _represent(trainer: Trainer, n_epochs: int, rate: float, clock: _Clock) -> Iterator[Progress]:
     """Train the networks while all rows are one cluster: no prior holds the codes yet."""
-    n_epochs = s.n_represent_epochs
     for epoch in range(n_epochs):
-        terms = trainer.epoch(lambda part: decayed(s.learning_rate, (epoch + part) / n_epochs))  # noqa: B023
+        terms = trainer.epoch(lambda part: decayed(rate, (epoch + part) / n_epochs))  # noqa: B023
         clock.n_done += 1
-        yield clock.now("represent", mixture, epoch, n_epochs, terms)
+        yield clock.now("represent", epoch, n_epochs, terms)
 
 
-def _alternate(trainer: Trainer, s: LearnSettings, clock: _Clock, mixture: CodeMixture) -> Iterator[Progress]:
+def _alternate(
+    trainer: Trainer, s: LearnSettings, n_epochs: int, past: Past | None, clock: _Clock
+) -> Iterator[Progress]:
     """Train the networks under the mixture and the mixture on the codes, until neither changes much."""
-    n_epochs, before = s.n_joint_epochs, None
+    mixture, before = clock.mixture, None
+
+    def search(births: bool) -> None:
+        if past is not None:
+            mixture.carry(past.ids, past.carried(trainer.vae) if s.carry else past.overall)
+        mixture.search(*trainer.encode(), births=births)
+
+    search(births=True)
+    yield clock.now("search")
     for epoch in range(n_epochs):
         terms = trainer.epoch(
             lambda part: decayed(s.joint_learning_rate, (epoch + part) / n_epochs),  # noqa: B023
             mixture.frozen(trainer.device),
             # Responsibilities of the clean rows: those of changed ones would follow the change.
-            mixture.responsibilities if trainer.augment is not None else None,
+            mixture.responsibilities_with(trainer.encode_replayed()) if trainer.augment is not None else None,
         )
-        mixture.search(*trainer.encode(), births=s.joint_births)
+        search(births=s.joint_births)
         clock.n_done += 1
-        yield clock.now("joint", mixture, epoch, n_epochs, terms)
+        yield clock.now("joint", epoch, n_epochs, terms)
         stands_still = before is not None and terms.elbo - before <= s.stable_gain * abs(before)
         if stands_still and mixture.changed_share <= s.stable_share:
             break
@@ -144,21 +189,22 @@ def decayed(rate: float, done: float) -> float:
 
 
 class _Clock:
-    """Elapsed time and an estimate of what is left."""
+    """Elapsed time, an estimate of what is left, and the mixture as it stands."""
 
-    def __init__(self, n_epochs: int):
+    def __init__(self, n_epochs: int, mixture: CodeMixture):
         self.started = perf_counter()
         self.n_epochs = n_epochs
         self.n_done = 0
+        self.mixture = mixture
 
     def now(
         self,
         stage: str,
-        mixture: CodeMixture,
         epoch: int = 0,
         n_epochs: int = 1,
         terms: EpochTerms | None = None,
         n_clusters: int | None = None,
+        novel: float | None = None,
     ) -> Progress:
         """Describe the present moment; epochs are counted from 1."""
         seconds = perf_counter() - self.started
@@ -166,7 +212,7 @@ class _Clock:
         if self.n_done and left is None:
             left = seconds / self.n_done * (self.n_epochs - self.n_done)
         searched = stage in ("search", "joint")
-        n_components = max(1, mixture.memory.n_components)
+        n_components = max(1, self.mixture.memory.n_components)
         return Progress(
             stage,
             epoch + 1,
@@ -176,6 +222,7 @@ class _Clock:
             seconds,
             left,
             terms,
-            mixture.moves if searched else (),
-            mixture.changed_share if searched else None,
+            self.mixture.moves if searched else (),
+            self.mixture.changed_share if searched else None,
+            novel,
         )

@@ -11,6 +11,9 @@ __all__ = ["OBJECTIVES", "PRETRAININGS", "LearnSettings", "Recipe", "epochs_for"
 
 OBJECTIVES = ("default", "paper")
 PRETRAININGS = ("end-to-end", "stacked")
+NOVEL_SHARE = 0.15  # of the rows, from which a data set counts as new; a familiar one has about 0.05
+STRANGER_STD = 3.0
+FAMILIAR_RATE = 0.25  # learning rate on a familiar data set, as a share of that on a new one
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,43 @@ class LearnSettings:
     use_encoder_variance: bool = False  # in the statistics of the mixture
     stable_share: float = 1e-3  # rows that may change component between epochs when learning stops
     stable_gain: float = 1e-3  # relative gain of the bound below which learning stops
+    replay: str = "imprints"  # where rows of the past are drawn from; see replay.py
+    n_replay: int = 150
+    replay_per_cluster: bool = True  # or in all
+    consistency_weight: float = 100.0  # nats per replayed row and unit of squared distance from its old code
+    carry: bool = True  # whether the statistics of the past follow the encoder
+    freeze: bool = False  # whether the networks stay as they are
+    imprint_rank: int = 20
+    novelty: bool = True  # whether strangeness decides how long to train and which rows count
+    n_novel_epochs: int = 40  # after the first data set, if much of what arrives is new
+    n_familiar_epochs: int = 6  # if little is
+    n_novel_joint_epochs: int = 0
+    mixed_share: float = 0.15  # mixing with an old cluster from which a newborn component may join it
     mixture: FitSettings = field(default_factory=FitSettings)
+
+    @property
+    def stranger_std(self) -> float:
+        """Standard deviations below the usual score at which a row does not count."""
+        return STRANGER_STD if self.novelty else math.inf
+
+    def schedule(self, first: bool, novel_share: float, frozen: bool) -> Schedule:
+        """Return how long to train on a data set."""
+        if frozen:
+            return Schedule(0, 0, self.learning_rate)
+        if first:
+            return Schedule(self.n_represent_epochs, self.n_joint_epochs, self.learning_rate)
+        if novel_share > NOVEL_SHARE or not self.novelty:
+            return Schedule(self.n_novel_epochs, self.n_novel_joint_epochs, self.learning_rate)
+        return Schedule(self.n_familiar_epochs, 0, FAMILIAR_RATE * self.learning_rate)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long the networks are trained on one data set."""
+
+    n_represent: int
+    n_joint: int
+    rate: float
 
 
 def epochs_for(n_rows: int, batch_rows: int, least: int, most: int) -> int:
@@ -67,6 +106,16 @@ class Recipe:
     graph_dims: int = 100
     graph_cosine: bool = False
     max_evidence: float | None = None  # None: as `DPMixture` has it
+    # After the first data set:
+    replay: str = "imprints"
+    n_replay: int = 150
+    replay_per_cluster: bool = True
+    consistency_weight: float = 100.0
+    carry: bool = True
+    novelty: bool = True
+    n_novel_epochs: int = 40
+    n_familiar_epochs: int = 6
+    n_novel_joint_epochs: int = 0
 
 
 PAPER = Recipe(
@@ -82,6 +131,14 @@ PAPER = Recipe(
     join_threshold=0.0,
     pooled_share=0.03,
     joint_births=False,
+    replay="decoded",
+    n_replay=100,
+    replay_per_cluster=False,
+    consistency_weight=0.0,
+    carry=False,
+    novelty=False,
+    n_novel_epochs=0,
+    n_novel_joint_epochs=8,
 )
 IMAGES = Recipe(
     hidden_dims=(400, 400),

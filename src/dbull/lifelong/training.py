@@ -13,11 +13,12 @@ from dbull.errors import NumericalError
 from dbull.lifelong.inference import encode_rows
 from dbull.lifelong.neighbourhood import NeighbourGraph, neighbourhood_loss
 from dbull.lifelong.objective import FrozenMixture, row_terms
+from dbull.lifelong.replay import Replay
 from dbull.nets.augment import Augmentation
 from dbull.nets.inputs import InputView
 from dbull.nets.vae import VAE
 
-__all__ = ["EpochTerms", "Trainer"]
+__all__ = ["EpochTerms", "Trainer", "TrainingRows"]
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class EpochTerms:
     log_prior: float = 0.0
     entropy: float = 0.0
     neighbourhood: float = 0.0  # a loss: smaller is better
+    consistency: float = 0.0  # mean squared distance of replayed codes from where they were
     rows_per_second: float = 0.0
 
     @property
@@ -36,50 +38,77 @@ class EpochTerms:
         return self.reconstruction + self.log_prior + self.entropy
 
 
+@dataclass(frozen=True)
+class TrainingRows:
+    """What the networks are trained on: the data set in memory, then replayed rows of the past."""
+
+    values: Tensor  # (N + R, d) float32, what the decoder describes
+    inputs: Tensor  # (N + R, n_inputs) what the encoder sees
+    kept_codes: Tensor  # (R, D) where the replayed rows were
+    augmented: int  # how many rows, from the first, may be changed at each visit
+
+    @classmethod
+    def of(cls, values: Tensor, inputs: Tensor, replay: Replay | None, latent_dim: int) -> TrainingRows:
+        """Put replayed rows behind those in memory."""
+        if replay is None:
+            return cls(values, inputs, torch.zeros(0, latent_dim), len(values))
+        return cls(
+            torch.cat([values, replay.values]),
+            torch.cat([inputs, replay.inputs]),
+            replay.codes,
+            len(values) + (len(replay) if replay.from_values else 0),
+        )
+
+    @property
+    def n_present(self) -> int:
+        """Rows of the data set in memory."""
+        return len(self.values) - len(self.kept_codes)
+
+
 class Trainer:
-    """The networks, the data set in memory, and one optimiser.
+    """The networks, the rows they learn from, and one optimiser.
 
     Parameters
     ----------
-    values
-        What the decoder describes, (N, d) float32.
-    view, inputs
-        Makes the encoder's inputs from values; those of the values as they are, (N, n_inputs).
+    view
+        Makes the encoder's inputs from values.
     augment
         Changes each sample at each visit; None shows the samples as they are.
     graph, neighbourhood_weight
-        The neighbour graph, and how many nats per row its loss counts; None leaves the term out.
+        The neighbour graph of all rows, and how many nats per row its loss counts; None leaves the term out.
+    consistency_weight
+        Nats per replayed row and unit of squared distance of its code from where it was.
     """
 
     def __init__(
         self,
         vae: VAE,
         view: InputView,
-        values: Tensor,
-        inputs: Tensor,
+        rows: TrainingRows,
         augment: Augmentation | None,
         graph: NeighbourGraph | None,
         neighbourhood_weight: float,
+        consistency_weight: float,
         batch_rows: int,
         generator: torch.Generator,
     ):
         self.vae = vae
         self.view = view
-        self.values = values
+        self.rows = rows
         self.augment = augment
         self.graph = graph
         self.neighbourhood_weight = neighbourhood_weight
-        self.batch_rows = min(batch_rows, len(values))
+        self.consistency_weight = consistency_weight if len(rows.kept_codes) else 0.0
+        self.batch_rows = min(batch_rows, len(rows.values))
         self.generator = generator
         self.device = next(vae.parameters()).device
-        self.inputs = inputs
-        self.n_steps = -(-len(values) // self.batch_rows)
+        self.n_steps = -(-len(rows.values) // self.batch_rows)
         # One optimiser for the whole life of the data set in memory; fused: one pass over the weights.
         self.optimiser = torch.optim.Adam(vae.parameters(), lr=1e-3, fused=True)
 
     def encode(self) -> tuple[Tensor, Tensor]:
-        """Return encoder mean and variance of the clean data set, float64 on the CPU."""
-        mean, var = encode_rows(self.vae, self.inputs)
+        """Return encoder mean and variance of the clean data set in memory, float64 on the CPU."""
+        mean, var = encode_rows(self.vae, self.rows.inputs[: self.rows.n_present])
         # The loss is looked at before each step, so the last step of an epoch shows here first.
         if not bool(torch.isfinite(mean).all() & torch.isfinite(var).all()):
             raise NumericalError(
@@ -87,6 +116,10 @@ class Trainer:
                 "data."
             )
         return mean, var
+
+    def encode_replayed(self) -> Tensor:
+        """Return encoder means of the replayed rows, (R, D) float64 on the CPU."""
+        return encode_rows(self.vae, self.rows.inputs[self.rows.n_present :])[0]
 
     def epoch(
         self,
@@ -103,18 +136,19 @@ class Trainer:
         mixture
             The prior of the codes; None trains a plain autoencoder (no noise, no prior, no entropy).
         responsibilities
-            Of the clean rows, (N, K); None takes those of the input as it is shown.
+            Of the clean rows, (N + R, K); None takes those of the input as it is shown.
         """
         started = perf_counter()
-        order = torch.randperm(len(self.values), generator=self.generator)
-        sums = torch.zeros(4)
+        n_rows = len(self.rows.values)
+        order = torch.randperm(n_rows, generator=self.generator)
+        sums = torch.zeros(5)
         self.vae.train()
         for step, rows in enumerate(order.split(self.batch_rows)):
             for group in self.optimiser.param_groups:
                 group["lr"] = learning_rate(step / self.n_steps)
             terms = self._terms(rows, mixture, None if responsibilities is None else responsibilities[rows])
             elbo = terms[0] + terms[1] + terms[2]
-            loss = self.neighbourhood_weight * terms[3] - elbo
+            loss = self.neighbourhood_weight * terms[3] + self.consistency_weight * terms[4] - elbo
             if not bool(torch.isfinite(loss)):
                 raise NumericalError(self._complaint(terms.detach(), step))
             self.optimiser.zero_grad(set_to_none=True)
@@ -122,20 +156,16 @@ class Trainer:
             self.optimiser.step()
             sums += terms.detach().cpu() * len(rows)
         self.vae.eval()
-        reconstruction, log_prior, entropy, neighbourhood = (sums / len(self.values)).tolist()
-        rows_per_second = len(self.values) / (perf_counter() - started)
-        return EpochTerms(reconstruction, log_prior, entropy, neighbourhood, rows_per_second)
+        reconstruction, log_prior, entropy, neighbourhood, consistency = (sums / n_rows).tolist()
+        rows_per_second = n_rows / (perf_counter() - started)
+        return EpochTerms(reconstruction, log_prior, entropy, neighbourhood, consistency, rows_per_second)
 
     def _terms(self, rows: Tensor, mixture: FrozenMixture | None, responsibilities: Tensor | None) -> Tensor:
-        """Return the batch means of reconstruction, log prior, entropy and neighbourhood loss, (4,)."""
+        """Return the batch means of the terms, in the order of `EpochTerms`, (5,)."""
         n_rows, vae = len(rows), self.vae
-        if self.augment is None:
-            shown, inputs = self.values[rows], self.inputs[rows]
-        else:
-            shown = self.augment(self.values[rows], self.generator)
-            inputs = self.view.inputs(shown)
+        shown, inputs = self._shown(rows)
         if self.graph is not None:
-            inputs = torch.cat([inputs, self.inputs[self.graph.draw(rows, self.generator)]])
+            inputs = torch.cat([inputs, self.rows.inputs[self.graph.draw(rows, self.generator)]])
         shown, inputs = shown.to(self.device), inputs.to(self.device)
         if mixture is None:
             mean = vae.encode_mean(inputs)
@@ -152,11 +182,29 @@ class Trainer:
             terms.append(neighbourhood_loss(mean[:n_rows], mean[n_rows:]))
         else:
             terms.append(terms[0].new_zeros(()))
+        terms.append(self._moved(rows, mean[:n_rows]) if self.consistency_weight else terms[0].new_zeros(()))
         return torch.stack(terms)
+
+    def _shown(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Return values and inputs of rows as they are shown at this visit."""
+        shown, inputs = self.rows.values[rows], self.rows.inputs[rows]
+        if self.augment is None:
+            return shown, inputs
+        changed = self.augment(shown, self.generator)
+        may_change = (rows < self.rows.augmented)[:, None]
+        return torch.where(may_change, changed, shown), torch.where(
+            may_change, self.view.inputs(changed), inputs
+        )
+
+    def _moved(self, rows: Tensor, mean: Tensor) -> Tensor:
+        """Return the squared distance of replayed codes from where they were, as a mean over all rows."""
+        replayed = rows >= self.rows.n_present
+        kept = self.rows.kept_codes[rows[replayed] - self.rows.n_present].to(self.device)
+        return (mean[replayed.to(self.device)] - kept).square().sum() / len(rows)
 
     def _complaint(self, terms: Tensor, step: int) -> str:
         """Say which term left the range of numbers."""
-        names = ("reconstruction", "log_prior", "entropy", "neighbourhood")
+        names = ("reconstruction", "log_prior", "entropy", "neighbourhood", "consistency")
         bad = [name for name, value in zip(names, terms, strict=True) if not bool(torch.isfinite(value))]
         return (
             f"the network loss is not finite ({', '.join(bad) or 'sum'} term, step {step} of the epoch). "

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numbers
-from typing import Any
+from collections.abc import Callable, Generator
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -14,7 +15,10 @@ from sklearn.utils.validation import validate_data
 
 from dbull.errors import DataError
 
-__all__ = ["as_tensor", "check_number", "check_rows", "new_seed"]
+__all__ = ["as_tensor", "check_number", "check_rows", "drained", "new_seed"]
+
+Step = TypeVar("Step")
+Result = TypeVar("Result")
 
 
 def check_rows(
@@ -88,3 +92,19 @@ def new_seed(random_state: Any) -> int:
         check_number("random_state", random_state, at_least=0, whole=True)
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def drained(
+    learning: Generator[Step, None, Result], callback: Callable[[Step], object] | None = None
+) -> tuple[Result, list[Step]]:
+    """Run a learner to its end; return its result and everything it told on the way."""
+    told: list[Step] = []
+    while True:
+        try:
+            step = next(learning)
+        except StopIteration as end:
+            result: Result = end.value
+            return result, told
+        told.append(step)
+        if callback is not None:
+            callback(step)

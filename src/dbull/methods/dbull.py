@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,18 +21,28 @@ from sklearn.base import (
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted
 
+from dbull.lifelong.events import ClusterEvent
 from dbull.lifelong.inference import decode_codes, encode_rows, row_bounds
-from dbull.lifelong.learn import Progress, learn
+from dbull.lifelong.learn import Progress, learn, novelty_of, pretrain
 from dbull.lifelong.objective import FrozenMixture
 from dbull.lifelong.state import LearnerState
-from dbull.methods.base import as_tensor, check_number, check_rows, new_seed
-from dbull.methods.dbull_choices import choose
+from dbull.methods.base import as_tensor, check_number, check_rows, drained, new_seed
+from dbull.methods.dbull_choices import choose, choose_again
 from dbull.mixture.elbo import elbo_terms
 from dbull.mixture.posterior import mean_weights
 from dbull.nets.augment import Augmentation
 from dbull.probability.normal_wishart import expected_covariance
 
-__all__ = ["DBULL"]
+__all__ = ["DBULL", "Preview"]
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What learning a data set would change."""
+
+    rows: dict[int, int]  # cluster -> rows of the data set
+    events: tuple[ClusterEvent, ...]  # births and growths
+    novel_share: float  # rows that the clusters of the past find strange
 
 
 class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, DensityMixin, BaseEstimator):
@@ -90,6 +103,20 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
         With an int, the same data give the same result on the same machine.
     device : str, default="cpu"
         Where the networks live, as torch names it.
+    replay : {"auto", "imprints", "decoded", "none"}, default="auto"
+        How rows of the past are made for `partial_fit`: drawn from the imprints that components keep of their
+        inputs, or drawn from the mixture and decoded, as in the paper. "auto": "imprints", with
+        `objective="paper"` "decoded".
+    n_replay : "auto" or int, default="auto"
+        Replayed rows per cluster; with `objective="paper"` in all.
+    consistency : "auto" or float, default="auto"
+        How much replayed rows are held where they were in latent space, in nats per unit of squared distance.
+    carry : "auto" or bool, default="auto"
+        Whether the statistics of the past follow the encoder when it moves.
+    novelty : "auto" or bool, default="auto"
+        Whether strangeness to the clusters of the past decides how long to train, and which rows count.
+    freeze : "auto" or bool, default="auto"
+        Whether the networks stay as they are. "auto": only after `pretrain`.
     callback : callable or None, default=None
         Called with each `Progress` while learning.
 
@@ -106,7 +133,11 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
     elbo_ : float
         Evidence lower bound of the rows learned, in the units of the data.
     history_ : list of Progress
-        What happened while learning.
+        What happened while learning the latest data set.
+    events_ : list of ClusterEvent
+        Births and growths of clusters, with the evidence for them.
+    n_data_sets_ : int
+        Data sets learned.
     chosen_ : dict
         What "auto" was resolved to.
     n_features_in_ : int
@@ -153,6 +184,12 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
         learning_rate: str | float = "auto",
         random_state: Any = None,
         device: str = "cpu",
+        replay: str = "auto",
+        n_replay: str | int = "auto",
+        consistency: str | float = "auto",
+        carry: str | bool = "auto",
+        novelty: str | bool = "auto",
+        freeze: str | bool = "auto",
         callback: Callable[[Progress], object] | None = None,
     ):
         self.objective = objective
@@ -179,6 +216,12 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
         self.learning_rate = learning_rate
         self.random_state = random_state
         self.device = device
+        self.replay = replay
+        self.n_replay = n_replay
+        self.consistency = consistency
+        self.carry = carry
+        self.novelty = novelty
+        self.freeze = freeze
         self.callback = callback
 
     def fit(self, X: ArrayLike, y: object = None) -> DBULL:
@@ -186,33 +229,93 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
 
         A fit that fails leaves the estimator as it was.
         """
+        if getattr(self, "n_data_sets_", 0) > 1:
+            warnings.warn(
+                f"fit forgets the {self.n_data_sets_} data sets learned; partial_fit goes on from them.",
+                stacklevel=2,
+            )
+        with self._unchanged_on_failure():
+            rows = self._first_rows(X)
+            state = self._drained(self._learning(self._fresh(rows), rows))
+            self._publish(state, rows)
+        return self
+
+    def partial_fit(self, X: ArrayLike, y: object = None) -> DBULL:
+        """Learn one more data set; what was learned before is kept, though its rows are gone.
+
+        Unlike in scikit-learn's online estimators, X is a whole arrival, learned in several epochs.
+        `labels_`, `elbo_` and `history_` are those of X. `y` is ignored. A failure leaves the estimator as it
+        was.
+        """
+        with self._unchanged_on_failure():
+            if hasattr(self, "state_"):
+                rows = as_tensor(check_rows(self, X, reset=False, min_rows=1, keep_float32=True))
+                state = self.state_
+            else:
+                rows = self._first_rows(X)
+                state = self._fresh(rows)
+            self._publish(self._drained(self._learning(state, rows)), rows)
+        return self
+
+    def pretrain(self, X: ArrayLike, y: object = None) -> DBULL:
+        """Train the networks on unlabelled rows of the domain before the stream; no cluster is learned.
+
+        Recorded in the model. From then on the networks stay as they are unless `freeze=False`.
+        """
+        if getattr(self, "n_data_sets_", 0) > 0:
+            raise ValueError("pretrain comes before the first data set; this model has already learned some.")
+        with self._unchanged_on_failure():
+            rows = self._first_rows(X)
+            seed = new_seed(self.random_state)
+            choices = choose(self, rows, seed)
+            if not choices.vae.learns:
+                raise ValueError("encoder='identity' has no networks to pretrain.")
+            self.chosen_ = choices.described()
+            fresh = LearnerState.fresh(choices.kind, choices.view, choices.vae, seed)
+            self.state_ = self._drained(pretrain(fresh, rows, choices.settings, choices.augment))
+            self.n_data_sets_ = 0
+        return self
+
+    def preview(self, X: ArrayLike) -> Preview:
+        """Return what learning X would change. The model stays as it is; it takes as long as learning."""
+        check_is_fitted(self)
+        rows = self._rows(X)
+        state = drained(self._learning(self.state_, rows))[0]
+        clusters = state.log_proba(encode_rows(state.vae, state.view.inputs(state.view.values(rows)))[0])
+        counts = torch.bincount(clusters.argmax(1), minlength=state.n_clusters)
+        return Preview(
+            {cluster: int(n) for cluster, n in enumerate(counts.tolist())},
+            tuple(state.events[len(self.state_.events) :]),
+            novelty_of(self.state_, self.state_.view.inputs(self.state_.view.values(rows))),
+        )
+
+    @contextmanager
+    def _unchanged_on_failure(self) -> Iterator[None]:
         before = self.__dict__.copy()
         try:
-            return self._fit(X)
+            yield
         except BaseException:
             self.__dict__.clear()
             self.__dict__.update(before)
             raise
 
-    def _fit(self, X: ArrayLike) -> DBULL:
-        rows = as_tensor(check_rows(self, X, reset=True, min_rows=2, keep_float32=True))
+    def _first_rows(self, X: ArrayLike) -> torch.Tensor:
+        return as_tensor(check_rows(self, X, reset=True, min_rows=2, keep_float32=True))
+
+    def _fresh(self, rows: torch.Tensor) -> LearnerState:
+        """Make a learner that has seen nothing, with networks for rows like these."""
         seed = new_seed(self.random_state)
         choices = choose(self, rows, seed)
-        history = []
-        learning = learn(choices.vae, choices.view, rows, choices.settings, choices.augment, seed)
-        while True:
-            try:
-                progress = next(learning)
-            except StopIteration as end:
-                state: LearnerState = end.value
-                break
-            history.append(progress)
-            if self.callback is not None:
-                self.callback(progress)
         self.chosen_ = choices.described()
-        self.history_ = history
-        self._publish(state, rows)
-        return self
+        return LearnerState.fresh(choices.kind, choices.view, choices.vae, seed)
+
+    def _learning(self, state: LearnerState, rows: torch.Tensor) -> Generator[Progress, None, LearnerState]:
+        settings, augment = choose_again(self, state, len(rows))
+        return learn(state, rows, settings, augment)
+
+    def _drained(self, learning: Generator[Progress, None, LearnerState]) -> LearnerState:
+        state, self.history_ = drained(learning, self.callback)
+        return state
 
     def fit_predict(self, X: ArrayLike, y: object = None, **kwargs: Any) -> NDArray[np.int64]:
         """Learn X and return the cluster id of each row."""
@@ -293,7 +396,7 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
 
     def __sklearn_is_fitted__(self) -> bool:
         """Return whether a data set has been learned to the end."""
-        return hasattr(self, "state_")
+        return hasattr(self, "state_") and self.n_data_sets_ > 0
 
     # What follows turns arrays into codes and the state into fitted attributes.
 
@@ -337,6 +440,8 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
     def _publish(self, state: LearnerState, rows: torch.Tensor) -> None:
         """Set the fitted attributes."""
         self.state_ = state
+        self.n_data_sets_ = state.n_data_sets
+        self.events_ = list(state.events)
         self.n_clusters_ = state.n_clusters
         self.cluster_ids_ = np.arange(self.n_clusters_)
         self._n_features_out = state.vae.shape.latent_dim

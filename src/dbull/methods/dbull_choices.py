@@ -11,7 +11,9 @@ import numpy as np
 import torch
 
 from dbull.errors import DataError, SettingsError, check_known
+from dbull.lifelong.replay import REPLAYS
 from dbull.lifelong.settings import OBJECTIVES, PRETRAININGS, LearnSettings, Recipe, epochs_for, recipe_for
+from dbull.lifelong.state import LearnerState
 from dbull.methods.base import check_number
 from dbull.mixture.fit import FitSettings
 from dbull.mixture.search import SearchSettings
@@ -23,7 +25,7 @@ from dbull.nets.vae import ENCODERS, VAE, NetworkShape
 if TYPE_CHECKING:
     from dbull.methods.dbull import DBULL
 
-__all__ = ["Choices", "choose"]
+__all__ = ["Choices", "choose", "choose_again"]
 
 IDENTITY_WIDTH = 10  # rows up to this wide are clustered as they are unless a network is asked for
 
@@ -67,8 +69,16 @@ def choose(model: DBULL, rows: torch.Tensor, seed: int) -> Choices:
     front_end = recipe.front_end if model.front_end == "auto" else bool(model.front_end)
     view = fit_inputs(rows, kind, image_shape, front_end and encoder == "mlp", encoder == "identity")
     vae = networks(model, rows, view, kind, encoder, latent_dim, image_shape, recipe, seed)
-    settings = learn_settings(model, len(rows), recipe)
+    settings = learn_settings(model, len(rows), recipe, pretrained=False)
     return Choices(kind, view, vae, settings, augmentation(model, recipe, image_shape))
+
+
+def choose_again(model: DBULL, state: LearnerState, n_rows: int) -> tuple[LearnSettings, Augmentation | None]:
+    """Check the parameters of a model and resolve them for a further data set."""
+    check_parameters(model)
+    recipe = recipe_for(model.objective, state.kind)
+    settings = learn_settings(model, n_rows, recipe, pretrained=state.n_pretrain_rows > 0)
+    return settings, augmentation(model, recipe, image_shape_of(model, model.n_features_in_))
 
 
 def check_parameters(model: DBULL) -> None:
@@ -78,13 +88,14 @@ def check_parameters(model: DBULL) -> None:
     check_known("encoder", model.encoder, ("auto", *ENCODERS))
     check_known("likelihood", model.likelihood, ("auto", *LIKELIHOODS))
     check_known("pretraining", model.pretraining, PRETRAININGS)
+    check_known("replay", model.replay, ("auto", *REPLAYS))
     check_number("max_clusters", model.max_clusters, at_least=1, whole=True)
     check_number("concentration", model.concentration, above=0)
-    for name in ("epochs", "joint_epochs", "batch_size", "latent_dim", "n_neighbours"):
+    for name in ("epochs", "joint_epochs", "batch_size", "latent_dim", "n_neighbours", "n_replay"):
         if getattr(model, name) != "auto":
-            least = 0 if name in ("epochs", "joint_epochs") else 1
+            least = 0 if name in ("epochs", "joint_epochs", "n_replay") else 1
             check_number(name, getattr(model, name), at_least=least, whole=True, also="or 'auto'")
-    for name in ("neighbourhood", "join", "pooling"):
+    for name in ("neighbourhood", "join", "pooling", "consistency"):
         if getattr(model, name) != "auto":
             check_number(name, getattr(model, name), at_least=0, also="or 'auto'")
     if model.learning_rate != "auto":
@@ -96,10 +107,11 @@ def check_parameters(model: DBULL) -> None:
             raise ValueError(f"hidden_dims must be 'auto' or a tuple of widths; got {model.hidden_dims!r}.")
         for width in model.hidden_dims:
             check_number("each of hidden_dims", width, at_least=1, whole=True)
-    for name in ("front_end", "use_encoder_variance"):
+    for name in ("front_end", "use_encoder_variance", "carry", "novelty", "freeze"):
         value = getattr(model, name)
-        if not isinstance(value, bool | np.bool_) and not (name == "front_end" and value == "auto"):
-            also = "'auto', " if name == "front_end" else ""
+        has_auto = name != "use_encoder_variance"
+        if not isinstance(value, bool | np.bool_) and not (has_auto and value == "auto"):
+            also = "'auto', " if has_auto else ""
             raise ValueError(f"{name} must be {also}True or False; got {value!r}.")
     if model.callback is not None and not callable(model.callback):
         raise ValueError(f"callback must be None or a callable; got {model.callback!r}.")
@@ -169,7 +181,7 @@ def networks(
         raise SettingsError(f"device {model.device!r} cannot be used: {error}") from error
 
 
-def learn_settings(model: DBULL, n_rows: int, recipe: Recipe) -> LearnSettings:
+def learn_settings(model: DBULL, n_rows: int, recipe: Recipe, pretrained: bool) -> LearnSettings:
     """Return how to learn: what the user gave, else what the recipe has."""
 
     def chosen(given: Any, default: Any) -> Any:
@@ -199,6 +211,16 @@ def learn_settings(model: DBULL, n_rows: int, recipe: Recipe) -> LearnSettings:
         graph_cosine=recipe.graph_cosine,
         join_threshold=float(chosen(model.join, recipe.join_threshold)),
         use_encoder_variance=bool(model.use_encoder_variance),
+        replay=chosen(model.replay, recipe.replay),
+        n_replay=int(chosen(model.n_replay, recipe.n_replay)),
+        replay_per_cluster=recipe.replay_per_cluster,
+        consistency_weight=float(chosen(model.consistency, recipe.consistency_weight)),
+        carry=bool(chosen(model.carry, recipe.carry)),
+        freeze=bool(chosen(model.freeze, pretrained)),
+        novelty=bool(chosen(model.novelty, recipe.novelty)),
+        n_novel_epochs=recipe.n_novel_epochs,
+        n_familiar_epochs=recipe.n_familiar_epochs,
+        n_novel_joint_epochs=recipe.n_novel_joint_epochs,
         mixture=mixture,
     )
 

@@ -15,12 +15,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from dbull.errors import DataError
-from dbull.methods.base import check_number, check_rows, new_seed
+from dbull.methods.base import check_number, check_rows, drained, new_seed
 from dbull.mixture.fit import FitSettings, Fitted, fit_data_set
 from dbull.mixture.memory import StatsMemory
 from dbull.mixture.posterior import MixturePosterior, mean_weights
 from dbull.mixture.prior import MixturePrior, paper_prior
-from dbull.mixture.search import FitProgress, SearchSettings
+from dbull.mixture.search import SearchSettings
 from dbull.mixture.updates import Points, local_step, log_predictive, most_probable
 from dbull.probability.normal_wishart import expected_covariance
 
@@ -273,14 +273,7 @@ class DPMixture(ClusterMixin, DensityMixin, BaseEstimator):
         points = Points.from_rows(torch.from_numpy(coords.learnable(rows)))
         state = np.random.SeedSequence([seed, n_data_sets]).generate_state(1, np.uint64)
         generator = torch.Generator().manual_seed(int(state[0] >> np.uint64(1)))
-        history: list[FitProgress] = []
-        fitting = fit_data_set(memory, points, settings, generator)
-        while True:
-            try:
-                history.append(next(fitting))
-            except StopIteration as end:
-                fitted: Fitted = end.value
-                break
+        fitted, history = drained(fit_data_set(memory, points, settings, generator))
         memory.fold()
         self._coords, self._seed = coords, seed
         self.memory_ = memory

@@ -60,22 +60,24 @@ class StatsMemory:
         """Sum the stream anew from its mini-batches, so that rounding does not build up over visits."""
         self.stream = SufficientStats.total(self.batches)
 
-    def fold(self) -> None:
+    def fold(self) -> dict[int, int]:
         """End a data set: overall takes in the stream, once; newborns get ids for good and are established.
 
-        Ids are given in order of size and never reused; newborns that came and went leave no gap.
+        Ids are given in order of size and never reused; newborns that came and went leave no gap. Returns the
+        id for good of each id that was.
         """
         self.sort_by_size()
         self.overall = self.total
         self.stream = SufficientStats.zeros(self.n_components, self.overall.n_dims)
         self.batches = []
-        given, next_id = [], self.n_given
+        given, next_id = {}, self.n_given
         for component_id in self.ids:
+            given[component_id] = component_id
             if component_id >= self.n_given:
-                component_id, next_id = next_id, next_id + 1
-            given.append(component_id)
-        self.ids, self.next_id, self.n_given = tuple(given), next_id, next_id
+                given[component_id], next_id = next_id, next_id + 1
+        self.ids, self.next_id, self.n_given = tuple(given.values()), next_id, next_id
         self.established = torch.ones(self.n_components, dtype=torch.bool)
+        return given
 
     def adopt(self, other: StatsMemory) -> None:
         """Become the other memory (an accepted proposal)."""

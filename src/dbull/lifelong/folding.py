@@ -1,0 +1,179 @@
+"""The end of a data set: newborns find their clusters, the statistics are folded in, and rows may go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dbull.lifelong.codes import CodeMixture
+from dbull.lifelong.drift import encoder_fingerprint
+from dbull.lifelong.events import ClusterEvent
+from dbull.lifelong.groups import number_clusters, place_newborns
+from dbull.lifelong.imprint import Imprint, imprint_of, pooled
+from dbull.lifelong.neighbourhood import NeighbourGraph, affinity
+from dbull.lifelong.novelty import Calibration, cluster_scores, cross_scores
+from dbull.lifelong.replay import Replay
+from dbull.lifelong.settings import LearnSettings
+from dbull.lifelong.state import LearnerState
+from dbull.mixture.posterior import global_step, merge_gaps
+from dbull.mixture.updates import Points, local_summary
+
+__all__ = ["Arrival", "fold_in"]
+
+N_HELD = 20  # rows that stand for a component which is no row's first choice
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """A data set that has been learned and is about to go."""
+
+    inputs: Tensor  # (N, n_inputs)
+    codes: Tensor  # (N, D) float64
+    var: Tensor | None  # of the codes, if the statistics count it
+    replay: Replay | None
+    graph: NeighbourGraph | None  # of the rows and, behind them, the replayed ones
+
+
+def fold_in(
+    state: LearnerState,
+    mixture: CodeMixture,
+    arrival: Arrival,
+    s: LearnSettings,
+    generator: torch.Generator,
+) -> None:
+    """Take a learned data set into the state, once."""
+    placed = _place(state, mixture, arrival, s)
+    rows = _Rows(arrival.inputs, mixture.labels, placed.cluster_of[mixture.labels])
+    known = torch.ones(len(arrival.inputs), dtype=torch.bool)
+    if state.vae.learns and s.replay == "imprints":
+        newborn = ~mixture.memory.established
+        known = _calibrate(state, rows, newborn, s, generator)
+        if not bool(known.all()):
+            var = None if arrival.var is None else arrival.var[known]
+            counted = Points.from_rows(arrival.codes[known], var)
+            mixture.memory.refill([local_summary(mixture.fitted.posterior, counted)])
+    state.events += _births(state, mixture, placed)
+    provisional = state.memory.ids
+    final = state.memory.fold()
+    ids = tuple(final[component_id] for component_id in provisional)
+    if state.vae.learns and s.replay == "imprints":
+        _imprint(state.imprints, mixture, rows, known, ids, s.imprint_rank)
+    state.owner = dict(zip(ids, placed.cluster_of.tolist(), strict=True))
+    state.prior = mixture.fitted.prior
+    state.posterior = global_step(state.prior, state.memory.total)
+    state.fingerprint = encoder_fingerprint(state.vae)
+    state.n_data_sets += 1
+    state.n_rows += len(arrival.inputs)
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """Where components belong."""
+
+    cluster_of: Tensor  # (K,)
+    contact: Tensor  # (K, n_old) how much each newborn is mixed with each old cluster
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows and what they were assigned to."""
+
+    inputs: Tensor
+    components: Tensor  # (N,)
+    clusters: Tensor  # (N,)
+
+
+def _place(state: LearnerState, mixture: CodeMixture, arrival: Arrival, s: LearnSettings) -> _Placed:
+    """Give each component its cluster: old ones keep theirs, newborns join one or found their own."""
+    memory, n_old = mixture.memory, state.n_clusters
+    newborn = ~memory.established
+    node_of = torch.zeros(memory.n_components, dtype=torch.int64)
+    node_of[newborn] = n_old + torch.arange(int(newborn.sum()))
+    for k in (~newborn).nonzero()[:, 0].tolist():
+        node_of[k] = state.owner[memory.ids[k]]
+    n_nodes = n_old + int(newborn.sum())
+    group, contact = torch.arange(n_nodes), torch.zeros(n_nodes, n_old, dtype=torch.float64)
+    if arrival.graph is not None and s.join_threshold > 0 and n_nodes > n_old:
+        nodes = node_of[mixture.labels]
+        if arrival.replay is not None:
+            nodes = torch.cat([nodes, arrival.replay.clusters])
+        near = affinity(arrival.graph.nearest(s.n_join_neighbours), nodes, n_nodes)
+        wide = affinity(arrival.graph, nodes, n_nodes)
+        group, contact = place_newborns(near, wide, n_old, s.join_threshold, s.mixed_share)
+    return _Placed(number_clusters(group[node_of], mixture.labels, n_old), contact[node_of])
+
+
+def _calibrate(
+    state: LearnerState, rows: _Rows, newborn: Tensor, s: LearnSettings, generator: torch.Generator
+) -> Tensor:
+    """Bring each cluster's scale of strangeness up to date; return which rows count, (N,) bool.
+
+    A row that an old component took although it is strange to the whole cluster counts for nothing: strangers
+    would make the cluster broader, so that it takes more of them the next time.
+    """
+    known = torch.ones(len(rows.inputs), dtype=torch.bool)
+    for cluster in rows.clusters.unique().tolist():
+        members = (rows.clusters == cluster).nonzero()[:, 0]
+        inputs, components = rows.inputs[members], rows.components[members]
+        before = state.calibrations.get(cluster, Calibration())
+        if before.n_rows == 0:
+            scores = cross_scores(inputs, components, s.imprint_rank, generator)
+        else:
+            scores = cluster_scores(inputs, state.imprints_of(cluster))
+            usual = scores >= before.threshold(s.stranger_std)
+            known[members] = usual | newborn[components]
+            scores = scores[usual]
+        state.calibrations[cluster] = before + Calibration.of(scores)
+    return known
+
+
+def _imprint(
+    imprints: dict[int, Imprint],
+    mixture: CodeMixture,
+    rows: _Rows,
+    known: Tensor,
+    ids: tuple[int, ...],
+    rank: int,
+) -> None:
+    """Add the rows of each component to its imprint."""
+    assert mixture.responsibilities is not None
+    for k, component_id in enumerate(ids):
+        members = rows.inputs[(rows.components == k) & known]
+        before = imprints.get(component_id)
+        if len(members) == 0 and before is None:
+            # A newborn may hold a part of many rows and the largest part of none.
+            held = mixture.responsibilities[:, k].topk(min(N_HELD, len(rows.inputs))).indices
+            members = rows.inputs[held]
+        if len(members):
+            fresh = imprint_of(members, rank)
+            imprints[component_id] = fresh if before is None else pooled(before, fresh, rank)
+
+
+def _births(state: LearnerState, mixture: CodeMixture, placed: _Placed) -> list[ClusterEvent]:
+    """Describe new clusters and what old ones took in."""
+    memory, n_old = mixture.memory, state.n_clusters
+    gaps = merge_gaps(mixture.fitted.prior, memory.total)
+    counts = memory.total.counts
+    events = []
+    newborn = (~memory.established).nonzero()[:, 0].tolist()
+    for cluster in sorted({int(placed.cluster_of[k]) for k in newborn}):
+        members = [k for k in newborn if int(placed.cluster_of[k]) == cluster]
+        largest = max(members, key=lambda k: float(counts[k]))
+        others = (placed.cluster_of != cluster) if cluster >= n_old else memory.established
+        gain = float(-gaps[largest][others].max()) if bool(others.any()) else 0.0
+        contact = placed.contact[largest]
+        nearest = int(contact.argmax()) if len(contact) else None
+        events.append(
+            ClusterEvent(
+                "birth" if cluster >= n_old else "growth",
+                state.n_data_sets + 1,
+                cluster,
+                float(counts[members].sum()),
+                gain,
+                nearest,
+                float(contact.max()) if len(contact) else 0.0,
+            )
+        )
+    return events

@@ -1,0 +1,95 @@
+"""What is kept of rows that are gone: the shape of each component's inputs.
+
+The statistics of the mixture live in the coordinates of an encoder that goes on learning. Inputs do not move:
+their view was fixed by the first data. So each component also keeps, of the inputs of its rows, the mean, the
+leading directions of their spread and the variance that these leave over: a Gaussian of low rank. Imprints
+add up over data sets, rows that look like the past can be drawn from them, and they say how well a row fits.
+No row is kept: an imprint holds `rank` + 2 vectors however many rows it has seen.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+__all__ = ["Imprint", "draw_rows", "imprint_of", "log_densities", "pooled"]
+
+SMALLEST_LEFTOVER = 0.02  # variance in any one direction; inputs have variance 1 on average
+
+
+@dataclass(frozen=True)
+class Imprint:
+    """A Gaussian N(mean, factor^T factor + diag(leftover)) of inputs; float32."""
+
+    n_rows: float
+    mean: Tensor  # (d,)
+    factor: Tensor  # (r, d) leading directions, each as long as the standard deviation along it
+    leftover: Tensor  # (d,) variance beside the factor
+
+    @property
+    def variance(self) -> Tensor:
+        """Variance of each input, (d,)."""
+        return self.leftover + self.factor.square().sum(0)
+
+
+def imprint_of(inputs: Tensor, rank: int) -> Imprint:
+    """Return the imprint of rows (N, d), at least one."""
+    mean = inputs.mean(0)
+    spread = (inputs - mean) / math.sqrt(len(inputs))
+    return _packed(float(len(inputs)), mean, spread, spread.square().sum(0), rank)
+
+
+def pooled(a: Imprint, b: Imprint, rank: int) -> Imprint:
+    """Return the imprint of the rows of both.
+
+    Mean and variance of each input are those of all rows together; of the directions the leading ones stay.
+    """
+    n_rows = a.n_rows + b.n_rows
+    share_a, share_b = a.n_rows / n_rows, b.n_rows / n_rows
+    between = (math.sqrt(share_a * share_b) * (a.mean - b.mean))[None]
+    spread = torch.cat([math.sqrt(share_a) * a.factor, math.sqrt(share_b) * b.factor, between])
+    variance = share_a * a.variance + share_b * b.variance + between[0].square()
+    return _packed(n_rows, share_a * a.mean + share_b * b.mean, spread, variance, rank)
+
+
+def _packed(n_rows: float, mean: Tensor, spread: Tensor, variance: Tensor, rank: int) -> Imprint:
+    """Keep the leading directions of spread^T spread, and the variance that they leave over."""
+    factor = spread
+    if len(spread) > rank:
+        # The small Gram matrix has the same spectrum as the large covariance.
+        wide = spread.to(torch.float64)
+        if len(spread) <= spread.shape[1]:
+            vectors = torch.linalg.eigh(wide @ wide.T).eigenvectors[:, -rank:]
+            factor = (vectors.T @ wide).to(torch.float32)
+        else:
+            values, vectors = torch.linalg.eigh(wide.T @ wide)
+            factor = (vectors[:, -rank:] * values[-rank:].clamp_min(0).sqrt()).T.to(torch.float32)
+    leftover = (variance - factor.square().sum(0)).clamp_min(SMALLEST_LEFTOVER)
+    return Imprint(n_rows, mean, factor, leftover)
+
+
+def draw_rows(imprint: Imprint, n_rows: int, generator: torch.Generator) -> Tensor:
+    """Draw inputs (n_rows, d) that look like those the imprint was taken from."""
+    along = torch.randn(n_rows, len(imprint.factor), generator=generator)
+    beside = torch.randn(n_rows, len(imprint.mean), generator=generator)
+    return torch.addmm(imprint.mean + imprint.leftover.sqrt() * beside, along, imprint.factor)
+
+
+def log_densities(imprint: Imprint, inputs: Tensor) -> Tensor:
+    """Return the log density of inputs (N, d), (N,) float64.
+
+    By the Woodbury identity, so that only an r x r matrix is factored.
+    """
+    leftover = imprint.leftover.to(torch.float64)
+    factor = imprint.factor.to(torch.float64)
+    weighted = factor / leftover
+    root = torch.linalg.cholesky(torch.eye(len(factor), dtype=torch.float64) + weighted @ factor.T)
+    offset = (inputs - imprint.mean).to(torch.float64)
+    explained = torch.linalg.solve_triangular(root, weighted @ offset.T, upper=False).square().sum(0)
+    distance = offset.square() @ (1 / leftover) - explained
+    log_det = leftover.log().sum() + 2 * root.diagonal().log().sum()
+    log_density: Tensor = -0.5 * (distance + log_det + inputs.shape[1] * math.log(2 * math.pi))
+    return log_density
