@@ -10,9 +10,9 @@ from torch import Tensor
 from dbull.lifelong.codes import CodeMixture
 from dbull.lifelong.drift import encoder_fingerprint
 from dbull.lifelong.events import ClusterEvent
-from dbull.lifelong.groups import number_clusters, place_newborns
+from dbull.lifelong.groups import mixing, number_clusters, place_newborns
 from dbull.lifelong.imprint import Imprint, imprint_of, pooled
-from dbull.lifelong.neighbourhood import NeighbourGraph, affinity
+from dbull.lifelong.neighbourhood import NeighbourGraph, affinity, edge_weights
 from dbull.lifelong.novelty import Calibration, cluster_scores, cross_scores
 from dbull.lifelong.replay import Replay
 from dbull.lifelong.settings import LearnSettings
@@ -99,9 +99,10 @@ def _place(state: LearnerState, mixture: CodeMixture, arrival: Arrival, s: Learn
         nodes = node_of[mixture.labels]
         if arrival.replay is not None:
             nodes = torch.cat([nodes, arrival.replay.clusters])
+        sizes = torch.bincount(nodes, minlength=n_nodes)
+        contact = mixing(edge_weights(arrival.graph, nodes, n_nodes), sizes)[:, :n_old]
         near = affinity(arrival.graph.nearest(s.n_join_neighbours), nodes, n_nodes)
-        wide = affinity(arrival.graph, nodes, n_nodes)
-        group, contact = place_newborns(near, wide, n_old, s.join_threshold, s.mixed_share)
+        group = place_newborns(near, contact, n_old, s.join_threshold, s.mixed_share)
     return _Placed(number_clusters(group[node_of], mixture.labels, n_old), contact[node_of])
 
 

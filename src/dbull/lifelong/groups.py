@@ -20,18 +20,20 @@ def shared_edges(weights: Tensor) -> Tensor:
     return shared.fill_diagonal_(0.0)
 
 
-def mixing(weights: Tensor) -> Tensor:
-    """Return how thoroughly two sets of rows are mixed on the graph, (K, K): W_ab / sqrt(W_aa W_bb).
+def mixing(edges: Tensor, sizes: Tensor) -> Tensor:
+    """Return how much the rows of one set lie among those of another, (K, K); 0 on the diagonal.
 
-    0 without contact, about 1 if edges do not care which of the two a row belongs to, whatever their sizes.
+    With edges E_ab from rows of a to neighbours in b, and n_a rows in a: E_ab / (E_aa + E_ab), over the share
+    n_b / (n_a + n_b) that it would be if neighbours were chosen without regard to the set. 0: no contact;
+    1: as one, whatever the sizes. The few rows of a small set cannot be neighbours of each other alone.
     """
-    within = weights.diagonal().clamp_min(torch.finfo(weights.dtype).tiny)
-    return weights / (within[:, None] * within[None, :]).sqrt()
+    tiny = torch.finfo(edges.dtype).tiny
+    share = edges / (edges.diagonal()[:, None] + edges).clamp_min(tiny)
+    expected = sizes[None, :] / (sizes[:, None] + sizes[None, :]).clamp_min(1)
+    return (share / expected.clamp_min(tiny)).fill_diagonal_(0.0)
 
 
-def place_newborns(
-    near: Tensor, wide: Tensor, n_old: int, threshold: float, mixed: float
-) -> tuple[Tensor, Tensor]:
+def place_newborns(weights: Tensor, contact: Tensor, n_old: int, threshold: float, mixed: float) -> Tensor:
     """Decide which newborn components belong to old clusters, which are new ones together.
 
     Old clusters are never joined with each other. A newborn joins an old one only if the two are mixed: an
@@ -40,31 +42,25 @@ def place_newborns(
 
     Parameters
     ----------
-    near, wide
-        Edge weights between old clusters (the first `n_old`) and newborns, on the graph of nearest neighbours
-        that decides about joining and on the whole graph, (n, n).
-    threshold, mixed
-        Shares from which newborns join each other, and mixing from which they may join an old cluster.
-
-    Returns
-    -------
-    group
-        (n,) numbered so that old clusters keep their places.
+    weights
+        Symmetric edge weights between old clusters (the first `n_old`) and newborns, (n, n).
     contact
         Mixing of each with each old cluster, (n, n_old).
+    threshold, mixed
+        Share from which newborns join each other, and mixing from which they may join an old cluster.
+
+    Returns the group of each, (n,), numbered so that old clusters keep their places.
     """
-    n = len(near)
-    contact = mixing(wide)[:, :n_old]
+    n = len(weights)
     old = torch.arange(n) < n_old
     apart = old[:, None] & old[None, :]
     strange = torch.zeros(n, n, dtype=torch.bool)
     strange[:, :n_old] = contact < mixed
-    group = join_components(near, threshold, apart | strange | strange.T)
-    return group, contact
+    return join_components(weights, threshold, apart | strange | strange.T)
 
 
 def number_clusters(group: Tensor, labels: Tensor, n_old: int) -> Tensor:
-    """Return the cluster of each component, (K,): old ones keep their numbers, new ones follow, largest first.
+    """Return the cluster of each component, (K,): old ones keep theirs, new ones follow, largest first.
 
     Parameters
     ----------

@@ -14,7 +14,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-__all__ = ["NeighbourGraph", "affinity", "build_graph", "nearest_neighbours", "neighbourhood_loss"]
+__all__ = [
+    "NeighbourGraph",
+    "affinity",
+    "build_graph",
+    "edge_weights",
+    "nearest_neighbours",
+    "neighbourhood_loss",
+]
 
 CHUNK_NUMBERS = 1 << 25  # distances in memory at once
 OVERSAMPLED = 10  # more directions than asked for while they are sought
@@ -136,7 +143,12 @@ def neighbourhood_loss(mean: Tensor, neighbour: Tensor) -> Tensor:
 
 def affinity(graph: NeighbourGraph, labels: Tensor, n_labels: int) -> Tensor:
     """Return the weight of edges between labels, symmetric (K, K); within a label each counts twice."""
+    total = edge_weights(graph, labels, n_labels)
+    return total + total.T
+
+
+def edge_weights(graph: NeighbourGraph, labels: Tensor, n_labels: int) -> Tensor:
+    """Return the weight of edges from rows of one label (first index) to neighbours of another, (K, K)."""
     pairs = labels[:, None] * n_labels + labels[graph.neighbours]
     weights = graph.weights.to(torch.float64).flatten()
-    total = torch.bincount(pairs.flatten(), weights, minlength=n_labels**2).reshape(n_labels, n_labels)
-    return total + total.T
+    return torch.bincount(pairs.flatten(), weights, minlength=n_labels**2).reshape(n_labels, n_labels)

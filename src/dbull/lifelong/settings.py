@@ -47,7 +47,7 @@ class LearnSettings:
     n_novel_epochs: int = 40  # after the first data set, if much of what arrives is new
     n_familiar_epochs: int = 6  # if little is
     n_novel_joint_epochs: int = 0
-    mixed_share: float = 0.15  # mixing with an old cluster from which a newborn component may join it
+    mixed_share: float = 0.2  # mixing with an old cluster from which a newborn component may join it
     mixture: FitSettings = field(default_factory=FitSettings)
 
     @property
