@@ -47,6 +47,7 @@ def make_stream() -> Callable[..., Scenario]:
             arrivals=tuple(arrivals),
             held_out=tuple(held_out),
             fingerprint=fingerprint,
+            domain=lambda: np.concatenate([arrival.x for arrival in arrivals]),
         )
 
     return make

@@ -73,6 +73,7 @@ class Scenario:
     arrivals: Sequence[Arrival]
     held_out: Sequence[HeldOut]
     fingerprint: str
+    domain: Callable[[], np.ndarray]  # all rows of the data set that are not held out, without labels
 
 
 class _Lazy(Sequence[Record]):
@@ -225,6 +226,12 @@ def scenario(name: str, seed: int, folder: Path | str | None = None) -> Scenario
         rows = plan.held_out[task]
         return HeldOut(task, dense_rows(x, rows), y_true[rows], plan.classes[task])
 
+    def domain() -> np.ndarray:
+        outside = np.ones(x.shape[0], dtype=bool)
+        for rows in plan.held_out:
+            outside[rows] = False
+        return dense_rows(x, np.flatnonzero(outside))
+
     arrivals, kept_back = _Lazy(len(plan.arrivals), arrival), _Lazy(len(plan.held_out), held_out)
     return Scenario(
         name=name,
@@ -235,6 +242,7 @@ def scenario(name: str, seed: int, folder: Path | str | None = None) -> Scenario
         arrivals=arrivals,
         held_out=kept_back,
         fingerprint=_fingerprint(arrivals, kept_back),
+        domain=domain,
     )
 
 

@@ -22,6 +22,7 @@ class RegisteredMethod:
     summary: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
     pca_dims: int | None = None  # project to so many dimensions first
+    warm: bool = False  # networks see all rows of the domain that are not held out, before the stream
 
 
 METHODS: Mapping[str, RegisteredMethod] = {
@@ -33,6 +34,17 @@ METHODS: Mapping[str, RegisteredMethod] = {
         "dbull.methods.dbull:DBULL",
         "the same with the paper's terms alone, on the data as they are",
         {"objective": "paper"},
+    ),
+    "dbull-warm": RegisteredMethod(
+        "dbull.methods.dbull:DBULL",
+        "dbull, its networks pretrained on unlabelled rows of the domain",
+        warm=True,
+    ),
+    "dbull-paper-warm": RegisteredMethod(
+        "dbull.methods.dbull:DBULL",
+        "dbull-paper, its networks pretrained on unlabelled rows of the domain",
+        {"objective": "paper", "freeze": False},
+        warm=True,
     ),
     "dp-mixture": RegisteredMethod(
         "dbull.methods.dp_mixture:DPMixture",
@@ -67,6 +79,7 @@ class ResolvedMethod:
     seed: int
     told_true_k: int | None  # what the method was told, None if it was told nothing
     watched_as: str | None = None  # the parameter that takes a listener; it decides nothing
+    warm: bool = False
 
 
 def resolve(
@@ -115,6 +128,7 @@ def resolve(
         seed,
         None if told_as is None else true_k,
         getattr(method_class, "watched_as", None),
+        entry.warm,
     )
 
 

@@ -129,6 +129,8 @@ def run(
         if not was_done:
             peak = PeakMemory()
             steps = []
+            if method.warm:
+                learner.pretrain(stream.domain())
             for step in _steps(stream, learner, scorer, folder):
                 steps.append(step.record)
                 yield step
@@ -221,6 +223,10 @@ class _Learner:
         else:
             self.way = "partial_fit" if hasattr(method, "partial_fit") else "refit-on-all-rows"
 
+    def pretrain(self, x: NDArray[np.float32]) -> None:
+        """Show unlabelled rows of the domain before the stream begins."""
+        self._method.pretrain(_read_only(x))
+
     def learn(self, x: NDArray[np.float32]) -> None:
         x = _read_only(x)
         with warnings.catch_warnings(record=True) as caught:
@@ -291,6 +297,7 @@ def _settings_record(stream: Scenario, method: ResolvedMethod, way: str) -> dict
         "pca_dims": method.pca_dims,
         "learning": way,
         "told_true_k": method.told_true_k,
+        **({"pretrained_on": "all rows that are not held out, without labels"} if method.warm else {}),
     }
 
 

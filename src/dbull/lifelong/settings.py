@@ -47,6 +47,7 @@ class LearnSettings:
     n_novel_epochs: int = 40  # after the first data set, if much of what arrives is new
     n_familiar_epochs: int = 6  # if little is
     n_novel_joint_epochs: int = 0
+    n_familiar_joint_epochs: int = 0
     mixed_share: float = 0.2  # mixing with an old cluster from which a newborn component may join it
     mixture: FitSettings = field(default_factory=FitSettings)
 
@@ -63,7 +64,8 @@ class LearnSettings:
             return Schedule(self.n_represent_epochs, self.n_joint_epochs, self.learning_rate)
         if novel_share > NOVEL_SHARE or not self.novelty:
             return Schedule(self.n_novel_epochs, self.n_novel_joint_epochs, self.learning_rate)
-        return Schedule(self.n_familiar_epochs, 0, FAMILIAR_RATE * self.learning_rate)
+        rate = FAMILIAR_RATE * self.learning_rate
+        return Schedule(self.n_familiar_epochs, self.n_familiar_joint_epochs, rate)
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,7 @@ class Recipe:
     n_novel_epochs: int = 40
     n_familiar_epochs: int = 6
     n_novel_joint_epochs: int = 0
+    n_familiar_joint_epochs: int = 0
 
 
 PAPER = Recipe(

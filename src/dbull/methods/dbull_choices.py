@@ -221,6 +221,7 @@ def learn_settings(model: DBULL, n_rows: int, recipe: Recipe, pretrained: bool) 
         n_novel_epochs=recipe.n_novel_epochs,
         n_familiar_epochs=recipe.n_familiar_epochs,
         n_novel_joint_epochs=recipe.n_novel_joint_epochs,
+        n_familiar_joint_epochs=recipe.n_familiar_joint_epochs,
         mixture=mixture,
     )
 
