@@ -63,19 +63,17 @@ class Past:
         self._probes: list[Tensor] = []
         self._before: list[Tensor] = []
         if source != "none":
-            self._probes = [self.rows_of(k, N_PROBES, generator)[0] for k in range(len(self.ids))]
+            self._probes = [self.inputs_of(k, N_PROBES, generator) for k in range(len(self.ids))]
             self._before = [encode_rows(self.vae, probe)[0] for probe in self._probes]
 
-    def rows_of(self, component: int, n_rows: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Draw inputs of a component and what the snapshot decodes them to."""
+    def inputs_of(self, component: int, n_rows: int, generator: torch.Generator) -> Tensor:
+        """Draw inputs of a component."""
         if self.source == "imprints":
-            inputs = draw_rows(self.imprints[self.ids[component]], n_rows, generator)
-            return inputs, decode_codes(self.vae, encode_rows(self.vae, inputs)[0])
+            return draw_rows(self.imprints[self.ids[component]], n_rows, generator)
         components = self.posterior.components
         root = torch.linalg.cholesky(expected_covariance(components)[component])
         noise = torch.randn(n_rows, len(root), generator=generator, dtype=torch.float64)
-        values = decode_codes(self.vae, components.mean[component] + noise @ root.T)
-        return self.view.inputs(values), values
+        return self.view.inputs(decode_codes(self.vae, components.mean[component] + noise @ root.T))
 
     def replay(self, n_rows: int, per_cluster: bool, generator: torch.Generator) -> Replay | None:
         """Draw `n_rows` rows of each cluster, or in all as the mixture weighs its components."""
@@ -84,18 +82,20 @@ class Past:
         n_clusters = int(self.cluster_of.max()) + 1
         weights = self.overall.counts if per_cluster else mean_weights(self.posterior)
         groups = [self.cluster_of == c for c in range(n_clusters)] if per_cluster else [weights > 0]
-        parts, clusters = [], []
+        drawn_inputs, clusters = [], []
         for group in groups:
             share = torch.where(group, weights, 0.0)
             drawn = torch.multinomial(share, n_rows, replacement=True, generator=generator)
             for component, n in enumerate(drawn.bincount().tolist()):
                 if n > 0:
-                    parts.append(self.rows_of(component, n, generator))
+                    drawn_inputs.append(self.inputs_of(component, n, generator))
                     clusters += [int(self.cluster_of[component])] * n
-        inputs = torch.cat([part[0] for part in parts])
-        values = torch.cat([part[1] for part in parts])
-        codes = encode_rows(self.vae, inputs)[0].to(torch.float32)
-        return Replay(inputs, values, codes, torch.tensor(clusters), self.source == "decoded")
+        inputs = torch.cat(drawn_inputs)
+        codes = encode_rows(self.vae, inputs)[0]
+        values = decode_codes(self.vae, codes)
+        return Replay(
+            inputs, values, codes.to(torch.float32), torch.tensor(clusters), self.source == "decoded"
+        )
 
     def carried(self, vae: VAE) -> SufficientStats:
         """Return the statistics of the past in the coordinates of the encoder as it is now."""
