@@ -63,17 +63,20 @@ class Past:
         self._probes: list[Tensor] = []
         self._before: list[Tensor] = []
         if source != "none":
-            self._probes = [self.inputs_of(k, N_PROBES, generator) for k in range(len(self.ids))]
+            self._probes = [self.rows_of(k, N_PROBES, generator)[0] for k in range(len(self.ids))]
             self._before = [encode_rows(self.vae, probe)[0] for probe in self._probes]
 
-    def inputs_of(self, component: int, n_rows: int, generator: torch.Generator) -> Tensor:
-        """Draw inputs of a component."""
+    def rows_of(
+        self, component: int, n_rows: int, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor | None]:
+        """Draw inputs of a component; and the values they are those of, if they were decoded."""
         if self.source == "imprints":
-            return draw_rows(self.imprints[self.ids[component]], n_rows, generator)
+            return draw_rows(self.imprints[self.ids[component]], n_rows, generator), None
         components = self.posterior.components
         root = torch.linalg.cholesky(expected_covariance(components)[component])
         noise = torch.randn(n_rows, len(root), generator=generator, dtype=torch.float64)
-        return self.view.inputs(decode_codes(self.vae, components.mean[component] + noise @ root.T))
+        values = decode_codes(self.vae, components.mean[component] + noise @ root.T)
+        return self.view.inputs(values), values
 
     def replay(self, n_rows: int, per_cluster: bool, generator: torch.Generator) -> Replay | None:
         """Draw `n_rows` rows of each cluster, or in all as the mixture weighs its components."""
@@ -82,20 +85,19 @@ class Past:
         n_clusters = int(self.cluster_of.max()) + 1
         weights = self.overall.counts if per_cluster else mean_weights(self.posterior)
         groups = [self.cluster_of == c for c in range(n_clusters)] if per_cluster else [weights > 0]
-        drawn_inputs, clusters = [], []
+        parts, clusters = [], []
         for group in groups:
             share = torch.where(group, weights, 0.0)
             drawn = torch.multinomial(share, n_rows, replacement=True, generator=generator)
             for component, n in enumerate(drawn.bincount().tolist()):
                 if n > 0:
-                    drawn_inputs.append(self.inputs_of(component, n, generator))
+                    parts.append(self.rows_of(component, n, generator))
                     clusters += [int(self.cluster_of[component])] * n
-        inputs = torch.cat(drawn_inputs)
+        inputs = torch.cat([part[0] for part in parts])
         codes = encode_rows(self.vae, inputs)[0]
-        values = decode_codes(self.vae, codes)
-        return Replay(
-            inputs, values, codes.to(torch.float32), torch.tensor(clusters), self.source == "decoded"
-        )
+        decoded = [part[1] for part in parts if part[1] is not None]
+        values = torch.cat(decoded) if decoded else decode_codes(self.vae, codes)
+        return Replay(inputs, values, codes.to(torch.float32), torch.tensor(clusters), bool(decoded))
 
     def carried(self, vae: VAE) -> SufficientStats:
         """Return the statistics of the past in the coordinates of the encoder as it is now."""
