@@ -65,7 +65,8 @@ def learn(
     learns = state.vae.learns
     past = None if first else Past(state, s.replay if learns else "none", generator)
     novel = 1.0 if first else novelty_of(state, inputs)
-    schedule = s.schedule(first, novel, frozen=not learns or s.freeze)
+    untrained = first and state.n_pretrain_rows == 0
+    schedule = s.schedule(first, novel, frozen=not learns or (s.freeze and not untrained))
     clock = _Clock(schedule.n_represent + schedule.n_joint, mixture)
     if past is not None:
         yield clock.now("past", novel=novel)
@@ -88,7 +89,7 @@ def learn(
             s.batch_rows,
             generator,
         )
-        if first and state.n_pretrain_rows == 0:
+        if untrained:
             yield from _layer_by_layer(trainer, s, clock)
         yield from _represent(trainer, schedule.n_represent, schedule.rate, clock)
         yield from _alternate(trainer, s, schedule.n_joint, past, clock)

@@ -41,13 +41,13 @@ class LearnSettings:
     replay_per_cluster: bool = True  # or in all
     consistency_weight: float = 100.0  # nats per replayed row and unit of squared distance from its old code
     carry: bool = True  # whether the statistics of the past follow the encoder
-    freeze: bool = False  # whether the networks stay as they are
+    freeze: bool = False  # whether the networks stay as the first rows that they saw have left them
     imprint_rank: int = 20
     novelty: bool = True  # whether strangeness decides how long to train and which rows count
     n_novel_epochs: int = 40  # after the first data set, if much of what arrives is new
     n_familiar_epochs: int = 6  # if little is
-    n_novel_joint_epochs: int = 0
-    n_familiar_joint_epochs: int = 0
+    n_novel_joint_epochs: int = 2
+    n_familiar_joint_epochs: int = 1
     mixed_share: float = 0.2  # mixing with an old cluster from which a newborn component may join it
     mixture: FitSettings = field(default_factory=FitSettings)
 
@@ -117,8 +117,8 @@ class Recipe:
     novelty: bool = True
     n_novel_epochs: int = 40
     n_familiar_epochs: int = 6
-    n_novel_joint_epochs: int = 0
-    n_familiar_joint_epochs: int = 0
+    n_novel_joint_epochs: int = 2
+    n_familiar_joint_epochs: int = 1
 
 
 PAPER = Recipe(

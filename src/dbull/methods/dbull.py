@@ -116,7 +116,8 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
     novelty : "auto" or bool, default="auto"
         Whether strangeness to the clusters of the past decides how long to train, and which rows count.
     freeze : "auto" or bool, default="auto"
-        Whether the networks stay as they are. "auto": only after `pretrain`.
+        Whether the networks stay as `pretrain`, or without it the first data set, has left them. "auto": only
+        after `pretrain`.
     callback : callable or None, default=None
         Called with each `Progress` while learning.
 
