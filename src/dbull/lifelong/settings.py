@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, replace
 
 from dbull.mixture.fit import FitSettings
 
-__all__ = ["OBJECTIVES", "PRETRAININGS", "LearnSettings", "Recipe", "epochs_for", "recipe_for"]
+__all__ = ["OBJECTIVES", "PRETRAININGS", "LearnSettings", "Recipe", "epochs_for", "recipe_for", "replay_for"]
 
 OBJECTIVES = ("default", "paper")
 PRETRAININGS = ("end-to-end", "stacked")
 NOVEL_SHARE = 0.15  # of the rows, from which a data set counts as new; a familiar one has about 0.05
 STRANGER_STD = 3.0
+MOST_REPLAYED = 1000  # rows per cluster
 FAMILIAR_RATE = 0.25  # learning rate on a familiar data set, as a share of that on a new one
 
 
@@ -85,6 +86,16 @@ def epochs_for(n_rows: int, batch_rows: int, least: int, most: int) -> int:
     """
     steps_per_epoch = math.ceil(n_rows / min(n_rows, batch_rows))
     return max(least, min(most, math.ceil((1000 + 0.06 * n_rows) / steps_per_epoch)))
+
+
+def replay_for(n_rows: int, recipe: Recipe) -> int:
+    """Return how many rows to replay, per cluster or in all, when nothing else is said.
+
+    A large data set would drown a fixed number per cluster: 8 % of its rows stand for each cluster of the past.
+    """
+    if not recipe.replay_per_cluster:
+        return recipe.n_replay
+    return max(recipe.n_replay, min(MOST_REPLAYED, round(0.08 * n_rows)))
 
 
 @dataclass(frozen=True)

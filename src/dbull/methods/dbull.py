@@ -108,7 +108,8 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
         inputs, or drawn from the mixture and decoded, as in the paper. "auto": "imprints", with
         `objective="paper"` "decoded".
     n_replay : "auto" or int, default="auto"
-        Replayed rows per cluster; with `objective="paper"` in all.
+        Replayed rows per cluster. "auto": 150, or 8 % of the rows up to 1,000; with `objective="paper"` 100
+        in all.
     consistency : "auto" or float, default="auto"
         How much replayed rows are held where they were in latent space, in nats per unit of squared distance.
     carry : "auto" or bool, default="auto"

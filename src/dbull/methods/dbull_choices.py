@@ -12,7 +12,15 @@ import torch
 
 from dbull.errors import DataError, SettingsError, check_known
 from dbull.lifelong.replay import REPLAYS
-from dbull.lifelong.settings import OBJECTIVES, PRETRAININGS, LearnSettings, Recipe, epochs_for, recipe_for
+from dbull.lifelong.settings import (
+    OBJECTIVES,
+    PRETRAININGS,
+    LearnSettings,
+    Recipe,
+    epochs_for,
+    recipe_for,
+    replay_for,
+)
 from dbull.lifelong.state import LearnerState
 from dbull.methods.base import check_number
 from dbull.mixture.fit import FitSettings
@@ -212,7 +220,7 @@ def learn_settings(model: DBULL, n_rows: int, recipe: Recipe, pretrained: bool) 
         join_threshold=float(chosen(model.join, recipe.join_threshold)),
         use_encoder_variance=bool(model.use_encoder_variance),
         replay=chosen(model.replay, recipe.replay),
-        n_replay=int(chosen(model.n_replay, recipe.n_replay)),
+        n_replay=int(chosen(model.n_replay, replay_for(n_rows, recipe))),
         replay_per_cluster=recipe.replay_per_cluster,
         consistency_weight=float(chosen(model.consistency, recipe.consistency_weight)),
         carry=bool(chosen(model.carry, recipe.carry)),
