@@ -91,7 +91,7 @@ def epochs_for(n_rows: int, batch_rows: int, least: int, most: int) -> int:
 def replay_for(n_rows: int, recipe: Recipe) -> int:
     """Return how many rows to replay, per cluster or in all, when nothing else is said.
 
-    A large data set would drown a fixed number per cluster: 8 % of its rows stand for each cluster of the past.
+    A large data set drowns a fixed number: 8 % of its rows stand for each cluster of the past.
     """
     if not recipe.replay_per_cluster:
         return recipe.n_replay
