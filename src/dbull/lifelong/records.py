@@ -10,7 +10,18 @@ from typing import Any, NoReturn
 
 from dbull.errors import ModelFileError, SettingsError, did_you_mean
 
-__all__ = ["KINDS", "STATUSES", "ClusterRecord", "Event", "check_fields", "fail", "list_of", "plain", "whole"]
+__all__ = [
+    "KINDS",
+    "STATUSES",
+    "ClusterRecord",
+    "Event",
+    "check_fields",
+    "fail",
+    "list_of",
+    "plain",
+    "text",
+    "whole",
+]
 
 Reader = Callable[[object, str], Any]  # a JSON value and its place -> what it means, or ModelFileError
 
@@ -181,14 +192,19 @@ def whole(value: object, where: str) -> int:
     return value
 
 
+def text(value: object, where: str) -> str:
+    """Read a text."""
+    if not isinstance(value, str):
+        fail(where, f"expected a text, got {value!r:.50}")
+    return value
+
+
 def _whole_or_none(value: object, where: str) -> int | None:
     return None if value is None else whole(value, where)
 
 
 def _text_or_none(value: object, where: str) -> str | None:
-    if value is not None and not isinstance(value, str):
-        fail(where, f"expected a text or null, got {value!r:.50}")
-    return value
+    return None if value is None else text(value, where)
 
 
 def _share_or_none(value: object, where: str) -> float | None:
