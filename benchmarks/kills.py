@@ -3,8 +3,8 @@
     python benchmarks/kills.py                 # 200 kills with SIGKILL
 
 Each process goes on from the newest generation, as `learn` does after a kill. A pipe tells which generations
-it had been told were written. At the end the whole folder must equal, byte for byte, that of a run that nobody
-killed.
+it had been told were written. At the end the whole folder must equal, byte for byte, that of a run without
+kills.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -93,7 +94,7 @@ def _check_log(
     remake = "delete it, and the next write makes it anew"
     if not numbers:
         return [], []
-    size = path.stat().st_size if path.is_file() else 0
+    size = os.path.getsize(path) if os.path.isfile(path) else 0
     behind = []
     for number, (manifest, _) in manifests.items():
         text = (folder.folder(number) / EVENTS).read_bytes()

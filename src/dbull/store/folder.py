@@ -164,8 +164,9 @@ class ModelFolder:
     def commit(self, checkpoint: Checkpoint, parent: int | None, *, again: bool = False) -> Manifest:
         """Write the next generation on top of `parent` (None for a new model) and return its manifest.
 
-        When this returns, the generation is on disk. When it raises, the model is as it was; only an
-        interrupt can come after the generation got its name, and then the generation is there, whole.
+        When this returns, the generation is on disk. When it raises, the model is as it was, with two
+        exceptions: after an interrupt, or if the disk fails to confirm the last step (the message says so),
+        the generation may be there, whole.
 
         Parameters
         ----------
@@ -357,7 +358,7 @@ class ModelFolder:
         if newest is not None:
             return newest.log_end
         log = self.path / EVENTS
-        size = log.stat().st_size if log.is_file() else 0
+        size = os.path.getsize(log) if os.path.isfile(log) else 0
         return max([size, *(entry.manifest.log_end for entry in entries if entry.manifest is not None)])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from dataclasses import dataclass
 from functools import cache
@@ -127,8 +128,8 @@ def wrap_manifest(data: bytes) -> bytes:
 def read_manifest(folder: Path, number: int) -> tuple[Manifest, str]:
     """Return the manifest of a generation's folder, and its hash."""
     path = folder / MANIFEST
-    if not folder.is_dir():
-        raise damaged(folder, "is not a folder" if folder.exists() else "there is no such generation")
+    if not os.path.isdir(folder):
+        raise damaged(folder, "is not a folder")
     data = read_bounded(path, MANIFEST_BYTES)
     wrapped = wrap_manifest(data)
     if read_bounded(folder / MANIFEST_HASH, 1024) != wrapped:

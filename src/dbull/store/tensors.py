@@ -64,6 +64,7 @@ def pack_tensors(group: Mapping[str, Tensor], where: str) -> bytes:
             not isinstance(tensor, torch.Tensor)
             or tensor.dtype not in known
             or tensor.layout != torch.strided
+            or tensor.is_meta
         ):
             kind = getattr(tensor, "dtype", type(tensor).__name__)
             raise SettingsError(

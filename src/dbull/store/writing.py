@@ -72,7 +72,13 @@ def publish(model: Path, number: int, files: Mapping[str, bytes]) -> None:
             _claim(temp, model / generation_name(number))
         finally:
             shutil.rmtree(temp, ignore_errors=True)
+    try:
         _sync_folder(model)
+    except OSError as error:
+        raise ModelWriteError(
+            f"{model / generation_name(number)}: is written, but the system did not confirm that it is safe "
+            f"from a loss of power ({error.strerror}); see to the disk, then check the model"
+        ) from error
 
 
 def remove_leftovers(model: Path) -> None:
