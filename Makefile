@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint bench training recovery embeddings clean
+.PHONY: demo test lint bench training recovery embeddings reliability clean
 
 demo: $(READY)
 	$(BIN)/python examples/growing_stream.py
@@ -31,6 +31,11 @@ recovery: $(READY)
 embeddings: $(READY)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[umap]'
 	$(BIN)/python benchmarks/embeddings.py
+
+reliability: $(READY)
+	$(BIN)/python benchmarks/corruption.py
+	$(BIN)/python benchmarks/writers.py
+	$(BIN)/python benchmarks/kills.py
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

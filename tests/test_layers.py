@@ -17,7 +17,7 @@ MAY_IMPORT = {
     "data": set(),
     "metrics": set(),
     "lifelong": {"probability", "mixture", "nets", "parallel"},
-    "store": {"probability", "mixture", "nets", "lifelong"},
+    "store": {"lifelong"},
     "methods": {"probability", "mixture", "nets", "lifelong", "store"},
     "experiments": {"methods", "data", "metrics", "store"},
     "report": {"methods", "store", "metrics"},

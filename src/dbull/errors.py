@@ -4,10 +4,14 @@ import difflib
 from collections.abc import Collection
 
 __all__ = [
+    "AlreadyLearnedError",
+    "ConflictError",
     "DataError",
     "DbullError",
     "FolderInUseError",
     "MethodError",
+    "ModelFileError",
+    "ModelWriteError",
     "NumericalError",
     "ResultsError",
     "SettingsError",
@@ -38,6 +42,22 @@ class ResultsError(DbullError, ValueError):
 
 class FolderInUseError(DbullError, RuntimeError):
     """Another process is writing where this one was told to write."""
+
+
+class ConflictError(FolderInUseError):
+    """Another writer was first: the model went on from the generation that this one also went on from."""
+
+
+class AlreadyLearnedError(DataError):
+    """The model has learned this very input before; learning it again would count its rows twice."""
+
+
+class ModelFileError(DbullError, ValueError):
+    """A file of a model is damaged, missing, foreign or too new; the message names it and the fix."""
+
+
+class ModelWriteError(DbullError, OSError):
+    """The model could not be written (full disk, no permission); what was there before is untouched."""
 
 
 class MethodError(DbullError, RuntimeError):

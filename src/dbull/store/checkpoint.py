@@ -1,0 +1,73 @@
+"""What one generation holds, as the caller gives it and gets it back; the store does not know its meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from dbull.errors import SettingsError
+from dbull.store.layout import check_name, is_sha256
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["Checkpoint", "LearnedInput"]
+
+
+@dataclass(frozen=True)
+class LearnedInput:
+    """An input that a model has learned, known by its content and not by its name."""
+
+    sha256: str
+    name: str = ""
+    rows: int = 0
+
+    def __post_init__(self) -> None:
+        if not is_sha256(self.sha256):
+            raise SettingsError(f"sha256 must be 64 hexadecimal digits, got {self.sha256!r:.80}")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Tensors, documents and facts of one generation.
+
+    Parameters
+    ----------
+    tensors
+        Named groups of named tensors; group ``networks`` becomes ``networks.safetensors``.
+    documents
+        Named JSON values; ``clusters`` becomes ``clusters.json``.
+    events
+        JSON objects, one for each thing that happened since the parent generation.
+    settings, data_schema, encoder_fingerprint
+        What the manifest tells about how the model learns, which data it takes, and which encoder it has.
+    learned_inputs
+        Inputs learned since the parent generation. `ModelFolder.commit` refuses the same content twice.
+    ids_given
+        How many cluster ids have been given. Never falls along the generations, also not by a rollback.
+    note, time
+        What the history shows; the store reads no clock, so the same run writes the same bytes.
+    """
+
+    tensors: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)
+    documents: Mapping[str, Any] = field(default_factory=dict)
+    events: Sequence[Mapping[str, Any]] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    data_schema: Mapping[str, Any] = field(default_factory=dict)
+    encoder_fingerprint: str | None = None
+    learned_inputs: Sequence[LearnedInput] = ()
+    ids_given: int = 0
+    note: str = ""
+    time: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in (*self.tensors, *self.documents):
+            if not check_name(name):
+                raise SettingsError(
+                    f"{name!r} cannot name a file of a model: give at most 61 lower-case letters, digits, "
+                    "- and _, and not manifest, events or learned"
+                )
+        for event in self.events:
+            if "generation" in event:
+                raise SettingsError(f"an event may not have a field 'generation', got {dict(event)!r:.80}")

@@ -1,0 +1,412 @@
+"""Ids that are never reused, lineage that resolves, rows that add up, documents that come back exactly."""
+
+import copy
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from dbull.errors import ModelFileError, SettingsError
+from dbull.lifelong.ledger import NO_CLUSTER, Event, Ledger
+
+NAMES = st.none() | st.text(min_size=1, max_size=3).filter(str.strip)
+ROWS = st.integers(0, 1000)
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda parts: st.lists(parts, max_size=3) | st.dictionaries(st.text(), parts, max_size=3),
+    max_leaves=5,
+)
+EVIDENCE = st.none() | st.dictionaries(st.text(max_size=5), JSON_VALUES, max_size=2)
+PICK = st.integers(0, 10**6)
+
+
+class AnyLife(RuleBasedStateMachine):
+    """A ledger beside the plainest bookkeeping: rows per id, and who went where."""
+
+    @initialize()
+    def start(self):
+        self.ledger = Ledger()
+        self.rows: dict[int, int] = {}
+        self.successor: dict[int, int] = {}
+        self.living: list[int] = []
+        self.total = 0
+        self.kinds: list[str] = []
+        self.ledger.arrival()
+        self.kinds.append("arrival")
+
+    def pick(self, number):
+        return self.living[number % len(self.living)]
+
+    @rule(evidence=EVIDENCE, time=st.none() | st.just("2024-05-17T08:00:00Z"))
+    def arrive(self, evidence, time):
+        assert self.ledger.arrival(7, time=time, evidence=evidence) == self.ledger.n_arrivals - 1
+        self.kinds.append("arrival")
+
+    @rule(
+        rows=ROWS,
+        number=PICK,
+        with_parent=st.booleans(),
+        weight=st.none() | st.floats(0, 1),
+        evidence=EVIDENCE,
+    )
+    def bear(self, rows, number, with_parent, weight, evidence):
+        parents = [self.pick(number)] if with_parent and self.living else []
+        new = self.ledger.born(rows, parents=parents, weight=weight, evidence=evidence)
+        assert new not in self.rows, "an id was given twice"
+        assert new > max(self.rows, default=-1)
+        self.rows[new] = rows
+        self.living.append(new)
+        self.total += rows
+        self.kinds.append("birth")
+
+    @precondition(lambda self: self.living)
+    @rule(number=PICK, rows=ROWS)
+    def see(self, number, rows):
+        cluster = self.pick(number)
+        self.ledger.seen(cluster, rows)
+        self.rows[cluster] += rows
+        self.total += rows
+        if rows:
+            assert self.ledger[cluster].last_seen == self.ledger.n_arrivals - 1
+
+    @precondition(lambda self: len(self.living) > 1)
+    @rule(a=PICK, b=PICK, evidence=EVIDENCE)
+    def merge(self, a, b, evidence):
+        older, newer = sorted((self.pick(a), self.pick(b)))
+        if older == newer:
+            with pytest.raises(SettingsError, match="not older"):
+                self.ledger.merged(older, newer)
+            return
+        self.ledger.merged(older, newer, evidence)
+        self.rows[older] += self.rows.pop(newer)
+        self.rows[newer] = 0
+        self.successor[newer] = older
+        self.living.remove(newer)
+        self.kinds.append("merge")
+
+    @precondition(lambda self: len(self.living) > 1)
+    @rule(number=PICK, cut=st.floats(0, 1))
+    def dissolve(self, number, cut):
+        cluster = self.pick(number)
+        others = [c for c in self.living if c != cluster]
+        first = int(self.rows[cluster] * cut)
+        shares = {others[-1]: self.rows[cluster] - first}
+        shares[others[0]] = shares.get(others[0], 0) + first
+        self.ledger.dissolved(cluster, shares)
+        for taker, rows in shares.items():
+            self.rows[taker] += rows
+        self.rows[cluster] = 0
+        self.living.remove(cluster)
+        self.kinds.append("dissolution")
+
+    @precondition(lambda self: self.living)
+    @rule(number=PICK, name=NAMES)
+    def rename(self, number, name):
+        cluster = self.pick(number)
+        taken = {self.ledger[c].name for c in self.living if c != cluster}
+        if name is not None and name in taken:
+            with pytest.raises(SettingsError, match="choose another"):
+                self.ledger.rename(cluster, name)
+            return
+        self.ledger.rename(cluster, name)
+        assert self.ledger[cluster].name == name
+        self.kinds.append("rename")
+
+    @precondition(lambda self: self.living)
+    @rule(number=PICK)
+    def retire(self, number):
+        cluster = self.pick(number)
+        if self.ledger[cluster].status == "retired":
+            with pytest.raises(SettingsError, match="already"):
+                self.ledger.retire(cluster)
+            return
+        self.ledger.retire(cluster)
+        assert cluster not in self.ledger.active_ids
+        self.kinds.append("retirement")
+
+    @rule(ahead=st.integers(0, 3))
+    def reserve(self, ahead):
+        before = self.ledger.ids_given
+        self.ledger.reserve(max(0, before + ahead - 1))
+        assert self.ledger.ids_given == max(before, before + ahead - 1)
+
+    @rule()
+    def save_and_load(self):
+        text = json.dumps(self.ledger.to_json(), allow_nan=False)
+        back = Ledger.from_json(json.loads(text))
+        assert back == self.ledger
+        assert json.dumps(back.to_json()) == text
+        self.ledger = back
+
+    @rule(cut=PICK)
+    def save_and_load_with_events_apart(self, cut):
+        """Earlier events may live in a log: together with it the document is the whole ledger again."""
+        cut = cut % (self.ledger.n_events + 1)
+        document = json.loads(json.dumps(self.ledger.to_json(since=cut)))
+        earlier = [Event.from_json(e.to_json(), "log") for e in self.ledger.events[:cut]]
+        assert Ledger.from_json(document, earlier=earlier) == self.ledger
+        without = Ledger.from_json(document)
+        assert (without.n_earlier_events, without.n_events) == (cut, self.ledger.n_events)
+        assert without.table() == self.ledger.table()
+
+    @invariant()
+    def rows_add_up(self):
+        table = self.ledger.table()
+        assert {row["id"]: row["rows"] for row in table} == self.rows
+        assert sum(self.rows.values()) == self.total == self.ledger.n_rows
+
+    @invariant()
+    def ids_are_unique_and_ascending(self):
+        ids = [row["id"] for row in self.ledger.table()]
+        assert ids == sorted(set(ids))
+        assert all(i < self.ledger.ids_given for i in ids)
+
+    @invariant()
+    def ids_resolve(self):
+        ids = np.array([*self.rows, NO_CLUSTER], dtype=np.int64)
+        once = self.ledger.resolve(ids)
+        np.testing.assert_array_equal(self.ledger.resolve(once), once)
+
+        def follow(i):
+            return follow(self.successor[i]) if i in self.successor else i
+
+        assert once.tolist() == [follow(i) for i in ids.tolist()]
+
+    @invariant()
+    def every_change_left_its_event(self):
+        assert [event.kind for event in self.ledger.events] == self.kinds
+        arrivals = [event.arrival for event in self.ledger.events]
+        assert arrivals == sorted(arrivals)
+
+
+TestAnyLife = AnyLife.TestCase
+TestAnyLife.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+
+
+@pytest.fixture
+def small() -> Ledger:
+    """Four births; 3 went into 1, then 1 into 0; 2 is named and retired."""
+    ledger = Ledger()
+    ledger.arrival(60, time="2024-05-17")
+    for rows in (10, 20, 30):
+        ledger.born(rows, weight=rows / 100)
+    ledger.arrival(40, evidence={"name": "tuesday"})
+    ledger.born(40, parents=[2], weight=0.4, evidence={"gain": 12.5})
+    ledger.merged(1, 3, {"gain": 0.25})
+    ledger.merged(0, 1)
+    ledger.rename(2, "heels")
+    ledger.retire(2)
+    return ledger
+
+
+def test_a_merge_keeps_the_older_id_and_its_rows(small):
+    assert small.resolve([0, 1, 2, 3]).tolist() == [0, 0, 2, 0]
+    assert small[0].rows == 70
+    assert small[0].last_seen == 1
+    assert small[0].weight == pytest.approx(0.7)
+    assert small[3].merged_into == 1
+    assert small[3].parents == (2,)
+    merges = [e for e in small.events if e.kind == "merge"]
+    assert [(e.clusters, e.rows, e.evidence) for e in merges] == [
+        ((1, 3), 40, {"gain": 0.25}),
+        ((0, 1), 60, {}),
+    ]
+    with pytest.raises(SettingsError, match="merged into 0"):
+        small.seen(3, 1)
+    with pytest.raises(SettingsError, match="not older"):
+        small.merged(2, 0)
+
+
+def test_a_merge_keeps_a_name(small):
+    ledger = Ledger()
+    ledger.arrival()
+    for name in (None, "shoes", "boots"):
+        ledger.born(name=name)
+    ledger.merged(0, 1)
+    assert ledger[0].name == "shoes"
+    ledger.merged(0, 2)
+    assert ledger[0].name == "shoes"
+    assert ledger.born(name="boots") == 3, "the name of a cluster that is gone is free again"
+
+
+def test_retired_clusters_still_count_rows(small):
+    small.seen(2, 5)
+    assert (small[2].rows, small[2].status) == (35, "retired")
+
+
+def test_resolve_is_vectorised_over_any_shape(small):
+    ids = np.array([[3, 2], [-1, 1]], dtype=np.int32)
+    got = small.resolve(ids)
+    assert got.dtype == np.int64
+    assert got.tolist() == [[0, 2], [-1, 0]]
+    assert ids.tolist() == [[3, 2], [-1, 1]]
+    assert small.resolve([]).shape == (0,)
+    many = np.arange(10**6) % 4
+    np.testing.assert_array_equal(small.resolve(many), np.array([0, 0, 2, 0])[many])
+
+
+@pytest.mark.parametrize("bad", [[4], [-2], [0, 99], [2**62]])
+def test_resolve_refuses_an_id_that_never_was(small, bad):
+    with pytest.raises(SettingsError, match=rf"\[{bad[-1]}\]"):
+        small.resolve(bad)
+
+
+def test_resolve_refuses_what_is_no_id(small):
+    with pytest.raises(SettingsError, match="float64"):
+        small.resolve([0.0])
+    with pytest.raises(SettingsError, match="bool"):
+        small.resolve([True])
+
+
+def test_reserved_ids_are_neither_given_nor_resolved(small):
+    small.reserve(9)
+    with pytest.raises(SettingsError, match=r"\[7\]"):
+        small.resolve([0, 7])
+    assert small.born() == 9
+
+
+def test_dissolution_must_share_every_row(small):
+    for bad in ({}, {0: 29}, {2: 30}, {0: 31}):
+        with pytest.raises(SettingsError, match="30 rows"):
+            small.dissolved(2, bad)
+    before = small.to_json()
+    with pytest.raises(SettingsError, match="merged into 0"):
+        small.dissolved(2, {3: 30})
+    assert small.to_json() == before
+
+
+def test_refused_operations_change_nothing(small):
+    before = small.to_json()
+    for refused in (
+        lambda: small.born(-1),
+        lambda: small.born(1.5),
+        lambda: small.born(parents=[99]),
+        lambda: small.born(weight=1.5),
+        lambda: small.born(name="heels"),
+        lambda: small.born(evidence={"elbo": float("nan")}),
+        lambda: small.born(evidence={"state": object()}),
+        lambda: small.arrival(time=12.5),
+        lambda: small.seen(99, 1),
+        lambda: small.seen(0, -1),
+        lambda: small.weigh({0: 0.5, 2: 7.0}),
+        lambda: small.merged(0, 1),
+        lambda: small.merged(0, 0),
+        lambda: small.merged(0, 2, {"x": float("inf")}),
+        lambda: small.rename(0, "  "),
+        lambda: small.rename(0, "heels"),
+        lambda: small.retire(2),
+        lambda: small.reserve(-1),
+        lambda: small.to_json(since=99),
+    ):
+        with pytest.raises(SettingsError):
+            refused()
+        assert small.to_json() == before
+
+
+def test_nothing_is_born_before_something_arrives():
+    with pytest.raises(SettingsError, match="arrival"):
+        Ledger().born(1)
+
+
+def test_numbers_of_numpy_become_plain(small):
+    new = small.born(
+        np.int64(3), weight=np.float32(0.5), evidence={"gain": np.float64(1.5), "n": np.int32(2)}
+    )
+    assert json.loads(json.dumps(small.to_json())) == small.to_json()
+    assert [type(v) for v in small.events[-1].evidence.values()] == [float, int]
+    assert small[new].weight == 0.5
+
+
+def test_evidence_given_is_not_shared_with_the_caller(small):
+    evidence = {"list": [1]}
+    small.rename(0, "shoes", evidence=evidence)
+    evidence["list"].append(2)
+    assert small.events[-1].evidence == {"before": None, "after": "shoes", "list": [1]}
+
+
+def at(document, path):
+    for step in path:
+        document = document[step]
+    return document
+
+
+PLACES = [
+    ("ids_given",),
+    ("n_arrivals",),
+    ("clusters",),
+    ("n_earlier_events",),
+    ("events",),
+    *(("clusters", 3, f) for f in ("id", "name", "rows", "weight", "first_seen", "last_seen")),
+    *(("clusters", 3, f) for f in ("parents", "status", "merged_into")),
+    *(("events", 5, f) for f in ("kind", "arrival", "time", "clusters", "rows", "evidence")),
+]
+
+
+@pytest.mark.parametrize("place", PLACES, ids=str)
+def test_a_wrong_type_is_named(small, place):
+    for wrong in (object, -1, 1.5, True, "?", [-1], {"x": float("nan")}):
+        document = copy.deepcopy(small.to_json())
+        *path, name = place
+        allowed = {"name": ["?"], "time": ["?"], "evidence": []}.get(name, [])
+        if wrong in allowed and wrong is not True:
+            continue
+        at(document, path)[name] = wrong
+        with pytest.raises(ModelFileError, match=name):
+            Ledger.from_json(document)
+
+
+@pytest.mark.parametrize("place", [(), ("clusters", 2), ("events", 0)], ids=str)
+def test_an_unknown_or_missing_field_is_named(small, place):
+    document = copy.deepcopy(small.to_json())
+    at(document, place)["nmae"] = 1
+    with pytest.raises(ModelFileError, match="unknown field 'nmae'"):
+        Ledger.from_json(document)
+    for name in at(small.to_json(), place):
+        document = copy.deepcopy(small.to_json())
+        del at(document, place)[name]
+        with pytest.raises(ModelFileError, match=f"'{name}' is missing"):
+            Ledger.from_json(document, where="clusters.json")
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("ids_given",), 3),  # cluster 3 was never given
+        (("n_arrivals",), 1),
+        (("clusters", 1, "id"), 0),  # twice the same
+        (("clusters", 1, "id"), 5),  # not ascending
+        (("clusters", 0, "merged_into"), 0),  # into itself, and not merged
+        (("clusters", 1, "merged_into"), None),
+        (("clusters", 1, "merged_into"), 2),  # into a newer one
+        (("clusters", 1, "status"), "active"),
+        (("clusters", 1, "rows"), 1),
+        (("clusters", 2, "parents"), [2]),
+        (("clusters", 0, "first_seen"), 9),
+        (("clusters", 0, "last_seen"), 9),
+        (("events", 3, "clusters"), [4]),
+        (("events", 3, "arrival"), 2),
+    ],
+    ids=str,
+)
+def test_contradictions_are_refused(small, place, value):
+    document = copy.deepcopy(small.to_json())
+    *path, name = place
+    at(document, path)[name] = value
+    with pytest.raises(ModelFileError, match=r"clusters\.json"):
+        Ledger.from_json(document)
+
+
+def test_the_wrong_number_of_earlier_events_is_refused(small):
+    document = small.to_json(since=4)
+    with pytest.raises(ModelFileError, match="4 expected, 3 found"):
+        Ledger.from_json(document, earlier=small.events[:3])
+
+
+def test_the_ledger_needs_no_torch():
+    code = "import sys, dbull.lifelong.ledger; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
