@@ -19,8 +19,9 @@ from dbull.data import load
 from dbull.errors import DataError
 from dbull.lifelong.codes import CodeMixture
 from dbull.lifelong.settings import PAPER
-from dbull.lifelong.training import Trainer
+from dbull.lifelong.training import Trainer, TrainingRows
 from dbull.mixture.fit import FitSettings
+from dbull.mixture.memory import StatsMemory
 from dbull.nets.inputs import fit_inputs
 from dbull.nets.vae import VAE, NetworkShape
 
@@ -63,8 +64,11 @@ def main() -> None:
     inputs = view.inputs(values)
     vae = VAE(NetworkShape(784, 784, 10, hidden_dims=PAPER.hidden_dims))
     twin = VAE(NetworkShape(784, 784, 10, hidden_dims=PAPER.hidden_dims))
-    trainer = Trainer(vae, view, values, inputs, None, None, 0.0, 256, generator)
-    mixture = CodeMixture(10, FitSettings(pooled_share=PAPER.pooled_share), False, generator)
+    data = TrainingRows.of(values, inputs, None, 10)
+    trainer = Trainer(vae, view, data, None, None, 0.0, 0.0, 256, generator)
+    mixture = CodeMixture(
+        StatsMemory.empty(10), FitSettings(pooled_share=PAPER.pooled_share), False, generator
+    )
     bare = [bare_epoch(twin, x, 256)]
     alone, search = [], []
     trainer.epoch(lambda _: 1e-3)

@@ -11,7 +11,7 @@ from scipy.special import digamma
 from dbull import NumericalError
 from dbull.lifelong.inference import encode_rows, row_bounds
 from dbull.lifelong.objective import FrozenMixture, entropy, row_terms
-from dbull.lifelong.training import Trainer
+from dbull.lifelong.training import Trainer, TrainingRows
 from dbull.mixture.elbo import elbo_terms
 from dbull.mixture.posterior import global_step
 from dbull.mixture.prior import MixturePrior, paper_prior
@@ -200,7 +200,8 @@ def test_codes_that_are_not_finite_are_noticed_before_the_search():
     view = fit_inputs(rows, "dense", None, False)
     values = view.values(rows)
     vae = VAE(NetworkShape(6, 6, N_DIMS, "mlp", (8,), "gaussian"))
-    trainer = Trainer(vae, view, values, view.inputs(values), None, None, 0.0, 16, torch.Generator())
+    data = TrainingRows.of(values, view.inputs(values), None, N_DIMS)
+    trainer = Trainer(vae, view, data, None, None, 0.0, 0.0, 16, torch.Generator())
     trainer.encode()
     with torch.no_grad():
         vae.mean_head.weight.fill_(math.nan)

@@ -6,9 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbull.lifelong.groups import join_components, shared_edges
-from dbull.lifelong.learn import joined
-from dbull.lifelong.neighbourhood import NeighbourGraph
+from dbull.lifelong.groups import join_components, number_clusters, place_newborns, shared_edges
+from dbull.lifelong.neighbourhood import NeighbourGraph, affinity
 
 
 def weights_of(within, between):
@@ -115,6 +114,13 @@ def test_what_is_left_shares_too_little(graph, threshold):
     assert (left < threshold + 1e-9).all()
 
 
+def joined(graph, labels, n_components, threshold):
+    """Clusters of components when all are newborn, as they are in a first data set."""
+    near = affinity(graph, labels, n_components)
+    contact = torch.zeros(n_components, 0, dtype=torch.float64)
+    return number_clusters(place_newborns(near, contact, 0, threshold, 0.2), labels, 0)
+
+
 def test_clusters_are_numbered_by_size():
     """Ten rows of component 2, four of 0 and three of 1; 0 and 1 are joined."""
     labels = torch.tensor([2] * 10 + [0] * 4 + [1] * 3)
@@ -133,3 +139,16 @@ def test_a_component_that_is_nobodys_first_choice(empty):
     neighbours = torch.tensor([[(i + 1) % 6] for i in range(6)] + [[7], [8], [9], [6]])
     clusters = joined(NeighbourGraph(neighbours, torch.ones(10, 1)), labels, 3, 0.1)
     assert [int(clusters[c]) for c in (*full, empty)] == [0, 1, 2]
+
+
+def test_groups_and_their_numbers():
+    """Components 0 and 3 belong together and are the largest; an empty component stands at the end."""
+    labels = torch.tensor([0] * 10 + [1] * 15 + [2] * 3 + [3] * 10)
+    neighbours = torch.arange(38)[:, None].clone()
+    neighbours[:10, 0] = 30  # rows of component 0 point to component 3 and back
+    neighbours[28:, 0] = 0
+    graph = NeighbourGraph(neighbours, torch.ones(38, 1))
+    assert joined(graph, labels, 4, 0.5).tolist() == [0, 1, 2, 0]
+    assert joined(graph, labels, 5, 0.5).tolist() == [0, 1, 2, 0, 3]
+    group = join_components(affinity(graph, labels, 4), 0.5)
+    assert group.tolist() == [0, 1, 2, 0]

@@ -1,5 +1,7 @@
 """Learning one data set: what happens in which order, when it stops, and that every row is counted once."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -7,15 +9,15 @@ import torch
 from dbull.errors import NumericalError
 from dbull.lifelong import codes as codes_module
 from dbull.lifelong.codes import CodeMixture
-from dbull.lifelong.groups import join_components
 from dbull.lifelong.inference import CHUNK_ROWS, decode_codes, encode_rows, padded, row_bounds
-from dbull.lifelong.learn import decayed, joined, learn
-from dbull.lifelong.neighbourhood import NeighbourGraph, affinity, build_graph
+from dbull.lifelong.learn import decayed, learn
+from dbull.lifelong.neighbourhood import build_graph
 from dbull.lifelong.objective import FrozenMixture, entropy
 from dbull.lifelong.settings import RECIPES, LearnSettings, epochs_for, recipe_for
 from dbull.lifelong.state import LearnerState
-from dbull.lifelong.training import EpochTerms, Trainer
+from dbull.lifelong.training import EpochTerms, Trainer, TrainingRows
 from dbull.mixture.fit import FitSettings
+from dbull.mixture.memory import StatsMemory
 from dbull.mixture.updates import Points, local_step, log_joint, summarize
 from dbull.nets.augment import MaskingNoise
 from dbull.nets.inputs import fit_inputs
@@ -35,7 +37,8 @@ def run(rows, encoder="mlp", augment=None, seed=0, **settings):
     rows = torch.as_tensor(rows)
     s = LearnSettings(**{"n_represent_epochs": 3, "n_joint_epochs": 3, "batch_rows": 64, **settings})
     view = fit_inputs(rows, "dense", None, False)
-    learning = learn(make_vae(rows.shape[1], encoder), view, rows, s, augment, seed)
+    fresh = LearnerState.fresh("dense", view, make_vae(rows.shape[1], encoder), seed)
+    learning = learn(fresh, rows, s, augment)
     history = []
     while True:
         try:
@@ -174,7 +177,7 @@ def test_code_mixture_follows_moved_codes():
     """Codes that move as a whole keep their components, ids and rows; nothing is counted twice."""
     z, labels = gaussian_clusters(np.random.default_rng(1), (60, 50, 40), 2)
     z = torch.tensor(z)
-    mixture = CodeMixture(2, FitSettings(), False, torch.Generator().manual_seed(0))
+    mixture = CodeMixture(StatsMemory.empty(2), FitSettings(), False, torch.Generator().manual_seed(0))
     mixture.search(z, None)
     assert mixture.changed_share == 1.0
     before, ids = mixture.labels.clone(), mixture.memory.ids
@@ -193,7 +196,7 @@ def test_code_mixture_follows_moved_codes():
 
 def test_changed_share_counts_rows_that_change_hands():
     z = torch.tensor(gaussian_clusters(np.random.default_rng(2), (60, 40), 2)[0])
-    mixture = CodeMixture(2, FitSettings(), False, torch.Generator().manual_seed(0))
+    mixture = CodeMixture(StatsMemory.empty(2), FitSettings(), False, torch.Generator().manual_seed(0))
     mixture.search(z, None)
     moved = z.clone()
     ten = (mixture.labels == 1).nonzero()[:10, 0]
@@ -221,7 +224,15 @@ def make_trainer(rows, graph=None, weight=0.0, augment=None, batch_rows=50, vae=
     graph = build_graph(inputs, 5, torch.Generator().manual_seed(0)) if graph else None
     vae = make_vae(rows.shape[1]) if vae is None else vae
     return Trainer(
-        vae, view, values, inputs, augment, graph, weight, batch_rows, torch.Generator().manual_seed(1)
+        vae,
+        view,
+        TrainingRows.of(values, inputs, None, vae.shape.latent_dim),
+        augment,
+        graph,
+        weight,
+        0.0,
+        batch_rows,
+        torch.Generator().manual_seed(1),
     )
 
 
@@ -237,9 +248,9 @@ def test_an_epoch_visits_every_row_once(rows):
     assert [len(batch) for batch in seen] == [64, 64, 64, 8]
     order = torch.cat(seen)
     torch.testing.assert_close(
-        order[order[:, 0].argsort()], trainer.values[trainer.values[:, 0].argsort()], rtol=0, atol=0
+        order[order[:, 0].argsort()], trainer.rows.values[trainer.rows.values[:, 0].argsort()], rtol=0, atol=0
     )
-    assert not torch.equal(order, trainer.values)
+    assert not torch.equal(order, trainer.rows.values)
 
 
 def test_terms_of_an_epoch_are_means_per_row(rows):
@@ -248,8 +259,8 @@ def test_terms_of_an_epoch_are_means_per_row(rows):
     got = trainer.epoch(lambda part: 0.0)
     with torch.no_grad():
         vae = trainer.vae
-        output = vae.decode(vae.encode_mean(trainer.inputs))
-        want = float(vae.likelihood.log_prob(output, trainer.values).mean())
+        output = vae.decode(vae.encode_mean(trainer.rows.inputs))
+        want = float(vae.likelihood.log_prob(output, trainer.rows.values).mean())
     assert got.reconstruction == pytest.approx(want, rel=1e-5)
     assert (got.log_prior, got.entropy, got.neighbourhood) == (0.0, 0.0, 0.0)
     assert got.rows_per_second > 0
@@ -258,7 +269,7 @@ def test_terms_of_an_epoch_are_means_per_row(rows):
 
 def test_terms_under_a_mixture(rows):
     trainer = make_trainer(rows, batch_rows=64)
-    mixture = CodeMixture(2, FitSettings(), False, torch.Generator().manual_seed(0))
+    mixture = CodeMixture(StatsMemory.empty(2), FitSettings(), False, torch.Generator().manual_seed(0))
     mixture.search(*trainer.encode())
     got = trainer.epoch(lambda part: 0.0, mixture.frozen("cpu"))
     mean, var = trainer.encode()
@@ -354,15 +365,7 @@ def test_row_bounds_are_means_over_draws_in_pairs(rows):
 
 
 def grouped(state, cluster_of):
-    return LearnerState(
-        state.view,
-        state.vae,
-        state.memory,
-        state.prior,
-        state.posterior,
-        torch.tensor(cluster_of),
-        state.seed,
-    )
+    return replace(state, owner=dict(zip(state.memory.ids, cluster_of, strict=True)))
 
 
 def test_probability_of_a_cluster_is_the_sum_over_its_components(rows):
@@ -376,19 +379,6 @@ def test_probability_of_a_cluster_is_the_sum_over_its_components(rows):
     assert got.n_clusters == 2
     want = torch.stack([1 - of_components[:, 1], of_components[:, 1]], 1)
     torch.testing.assert_close(got.log_proba(codes).exp(), want, rtol=1e-9, atol=1e-12)
-
-
-def test_clusters_are_numbered_by_size():
-    """Components 0 and 3 belong together and are the largest; an empty component stands at the end."""
-    labels = torch.tensor([0] * 10 + [1] * 15 + [2] * 3 + [3] * 10)
-    neighbours = torch.arange(38)[:, None].clone()
-    neighbours[:10, 0] = 30  # rows of component 0 point to component 3 and back
-    neighbours[28:, 0] = 0
-    graph = NeighbourGraph(neighbours, torch.ones(38, 1))
-    assert joined(graph, labels, 4, 0.5).tolist() == [0, 1, 2, 0]
-    assert joined(graph, labels, 5, 0.5).tolist() == [0, 1, 2, 0, 3]
-    group = join_components(affinity(graph, labels, 4), 0.5)
-    assert group.tolist() == [0, 1, 2, 0]
 
 
 def test_join_makes_fewer_clusters(rows):
@@ -429,7 +419,7 @@ def test_recipes_are_complete():
 def test_the_search_starts_from_what_rows_were_held(monkeypatch):
     """The start given to the mixture is the summary of the new codes under the old responsibilities."""
     z = torch.tensor(gaussian_clusters(np.random.default_rng(5), (50, 40), 2)[0])
-    mixture = CodeMixture(2, FitSettings(), False, torch.Generator().manual_seed(0))
+    mixture = CodeMixture(StatsMemory.empty(2), FitSettings(), False, torch.Generator().manual_seed(0))
     mixture.search(z, None)
     starts = []
 

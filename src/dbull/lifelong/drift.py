@@ -37,8 +37,9 @@ def carried(stats: SufficientStats, before: list[Tensor], after: list[Tensor]) -
     eye = torch.eye(stats.n_dims, dtype=torch.float64)
     for k, (old, new) in enumerate(zip(before, after, strict=True)):
         count = stats.counts[k]
-        mean = stats.sum_z[k] / count
-        cov = stats.sum_zz[k] / count - torch.outer(mean, mean)
+        some = count.clamp_min(torch.finfo(count.dtype).tiny)  # of none at all the sums are 0 and stay so
+        mean = stats.sum_z[k] / some
+        cov = stats.sum_zz[k] / some - torch.outer(mean, mean)
         old_mean, new_mean = old.mean(0), new.mean(0)
         old, new = old - old_mean, new - new_mean
         scatter = old.T @ old
@@ -56,7 +57,7 @@ def encoder_fingerprint(vae: VAE) -> str:
     """Return a hash of everything that decides a row's code."""
     digest = hashlib.sha256(repr(vae.shape).encode())
     for name, tensor in sorted(vae.state_dict().items()):
-        if not name.startswith("decoder."):
+        if not name.startswith(("decoder.", "likelihood.")):
             digest.update(name.encode())
             digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()

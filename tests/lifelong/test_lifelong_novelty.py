@@ -1,0 +1,148 @@
+"""Strangeness: a scale that adds up, scores of mixtures, rows that are scored by what has not seen them."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+from scipy.special import logsumexp
+
+from dbull.lifelong.imprint import imprint_of, log_densities
+from dbull.lifelong.novelty import (
+    FEWEST_ROWS,
+    MOST_ROWS,
+    Calibration,
+    cluster_scores,
+    cross_scores,
+    novel_share,
+)
+
+NUMBERS = st.lists(st.floats(-1e4, 1e4), min_size=1, max_size=30)
+
+
+def scores_of(numbers):
+    return torch.tensor(numbers, dtype=torch.float64)
+
+
+def rows_at(centre, n_rows, seed=0, n_columns=6):
+    rng = np.random.default_rng(seed)
+    return torch.tensor(centre + rng.normal(size=(n_rows, n_columns)), dtype=torch.float32)
+
+
+# The scale.
+
+
+@given(NUMBERS, NUMBERS)
+def test_calibrations_add_up_to_that_of_all_scores(a, b):
+    got = Calibration.of(scores_of(a)) + Calibration.of(scores_of(b))
+    want = Calibration.of(scores_of(a + b))
+    assert got.n_rows == want.n_rows == len(a) + len(b)
+    assert got.total == pytest.approx(want.total, rel=1e-9, abs=1e-6)
+    assert got.total_squares == pytest.approx(want.total_squares, rel=1e-9, abs=1e-6)
+
+
+@given(NUMBERS, st.floats(0, 10))
+def test_the_threshold_is_standard_deviations_below_the_mean(numbers, n_std):
+    want = np.mean(numbers) - n_std * np.std(numbers)
+    assert Calibration.of(scores_of(numbers)).threshold(n_std) == pytest.approx(want, rel=1e-6, abs=0.01)
+
+
+def test_without_scores_nothing_is_strange():
+    assert Calibration().threshold(3.0) == -math.inf
+    assert Calibration.of(scores_of([])) == Calibration()
+    some = Calibration.of(scores_of([1.0, 2.0]))
+    assert Calibration() + some == some
+
+
+def test_equal_scores_have_no_spread():
+    """Rounding must not make the variance negative."""
+    assert Calibration.of(scores_of([0.1] * 3)).threshold(3.0) == pytest.approx(0.1)
+
+
+def test_without_a_limit_nothing_is_strange():
+    assert Calibration.of(scores_of([1.0, 2.0, 3.0])).threshold(math.inf) == -math.inf
+
+
+# Scores.
+
+
+def test_a_cluster_is_the_mixture_of_its_imprints():
+    """By scipy, weighted by the rows that the imprints have seen."""
+    imprints = [imprint_of(rows_at(0.0, 30, 1), 2), imprint_of(rows_at(4.0, 90, 2), 3)]
+    asked = rows_at(1.0, 15, 3)
+    parts = []
+    for imprint, share in zip(imprints, (0.25, 0.75), strict=True):
+        factor = imprint.factor.double().numpy()
+        cov = factor.T @ factor + np.diag(imprint.leftover.double().numpy())
+        gaussian = stats.multivariate_normal(imprint.mean.double().numpy(), cov)
+        parts.append(gaussian.logpdf(asked.double().numpy()) + np.log(share))
+    np.testing.assert_allclose(
+        cluster_scores(asked, imprints).numpy(), logsumexp(parts, axis=0), rtol=1e-6, atol=1e-6
+    )
+    torch.testing.assert_close(cluster_scores(asked, imprints[:1]), log_densities(imprints[0], asked))
+
+
+def test_cross_scores_are_usual_for_rows_that_come_later():
+    """Their mean and spread are those of fresh rows; what an imprint has seen scores far too well."""
+    rows, later = rows_at(0.0, 600, 4, 40), rows_at(0.0, 2000, 5, 40)
+    crossed = cross_scores(rows, torch.zeros(600, dtype=torch.int64), 20, torch.Generator().manual_seed(0))
+    assert len(crossed) == 600
+    fresh = log_densities(imprint_of(rows[:300], 20), later)
+    seen = log_densities(imprint_of(rows[:300], 20), rows[:300])
+    error = float(fresh.std()) / math.sqrt(600)
+    assert float(crossed.mean()) == pytest.approx(float(fresh.mean()), abs=4 * error)
+    assert float(crossed.std()) == pytest.approx(float(fresh.std()), rel=0.15)
+    assert float(seen.mean()) > float(fresh.mean()) + 8 * error
+
+
+def test_cross_scores_take_each_row_by_the_other_half():
+    """One row far away from all others: no imprint that it is scored by has seen it."""
+    rows = rows_at(0.0, 80, 6)
+    rows[17] = 1000.0
+    scores = cross_scores(rows, torch.zeros(80, dtype=torch.int64), 3, torch.Generator().manual_seed(1))
+    assert len(scores) == 80
+    strangest = scores.sort().values
+    assert float(strangest[0]) < -1e5
+    # The half that has seen it is made broad by it, but not as strange as the row itself.
+    assert float(strangest[1]) > 0.01 * float(strangest[0])
+
+
+def test_cross_scores_know_the_components():
+    """Two components far apart: one imprint each, not one in the middle of both."""
+    rows = torch.cat([rows_at(0.0, 50, 7), rows_at(50.0, 50, 8)])
+    labels = torch.arange(2).repeat_interleave(50)
+    apart = cross_scores(rows, labels, 3, torch.Generator().manual_seed(0))
+    alone = cross_scores(rows[:50], labels[:50], 3, torch.Generator().manual_seed(0))
+    # Each row loses the log of its component's share, and nothing else.
+    assert float(apart.mean()) == pytest.approx(float(alone.mean()) - math.log(2), abs=2.0)
+
+
+@pytest.mark.parametrize("n_rows", [0, 1, FEWEST_ROWS - 1])
+def test_too_few_rows_to_say(n_rows):
+    rows = rows_at(0.0, n_rows)
+    labels = torch.zeros(n_rows, dtype=torch.int64)
+    assert len(cross_scores(rows, labels, 3, torch.Generator().manual_seed(0))) == 0
+
+
+def test_some_of_many_rows():
+    rows = rows_at(0.0, MOST_ROWS + 500, n_columns=2)
+    labels = torch.zeros(len(rows), dtype=torch.int64)
+    assert len(cross_scores(rows, labels, 3, torch.Generator().manual_seed(0))) == MOST_ROWS
+
+
+# The share of strangers.
+
+
+def test_share_that_even_the_best_cluster_finds_strange():
+    """The best cluster's threshold decides, not the other's."""
+    scores = scores_of([[-1.0, -9.0], [-9.0, -4.0], [-6.0, -7.0], [-30.0, -5.0]])
+    assert novel_share(scores, scores_of([-5.0, -4.5])) == 0.5  # rows 2 and 3
+    assert novel_share(scores, scores_of([-math.inf, -math.inf])) == 0.0
+    assert novel_share(scores, scores_of([math.inf, math.inf])) == 1.0
+
+
+def test_the_threshold_itself_is_not_strange():
+    assert novel_share(scores_of([[-5.0]]), scores_of([-5.0])) == 0.0
