@@ -58,6 +58,67 @@ def test_rows_stand_alone(digits):
     assert torch.equal(one_by_one, front_end(rows))
 
 
+def test_the_place_of_an_image_changes_no_bit():
+    """Beyond one chunk, and for every place in it."""
+    front_end = FrontEnd(28, 28, straighten=True)
+    rows = torch.rand(600, 784, generator=torch.Generator().manual_seed(2))
+    order = torch.randperm(600, generator=torch.Generator().manual_seed(3))
+    assert torch.equal(front_end(rows)[order], front_end(rows[order]))
+
+
+def by_the_book(image, n_orientations, n_cells):
+    """Features of one image (28, 28), pixel by pixel in float64."""
+    smooth = blurred(image.double()[:, :, None], 0.5)[:, :, 0].numpy()
+    padded = np.pad(smooth, 1, mode="edge")
+    right, down = (padded[1:-1, 2:] - padded[1:-1, :-2]) / 2, (padded[2:, 1:-1] - padded[:-2, 1:-1]) / 2
+    centres = (np.arange(n_cells) + 0.5) * 28 / n_cells - 0.5
+    features = np.zeros((n_orientations, n_cells, n_cells))
+    for i in range(28):
+        for j in range(28):
+            place = np.arctan2(down[i, j], right[i, j]) * n_orientations / (2 * np.pi)
+            near = np.exp(-0.5 * ((np.array([i, j])[:, None] - centres) / (14 / n_cells)) ** 2)
+            for orientation in range(n_orientations):
+                away = abs((place - orientation + n_orientations / 2) % n_orientations - n_orientations / 2)
+                vote = max(0.0, 1 - away) * np.hypot(right[i, j], down[i, j])
+                features[orientation] += vote * np.outer(*near)
+    return np.sqrt(features.ravel() / np.linalg.norm(features))
+
+
+@pytest.mark.parametrize("n_orientations", [3, 8])
+def test_features_by_the_book(digits, n_orientations):
+    ours = FrontEnd(28, 28, n_orientations=n_orientations, n_cells=4)(digits[:2].flatten(1))
+    for image, features in zip(digits, ours, strict=False):
+        # Roots of votes, so that a vote of 1e-8 more shows as 1e-4.
+        np.testing.assert_allclose(features, by_the_book(image, n_orientations, 4), atol=2e-5)
+
+
+@pytest.mark.parametrize("shape", [(28, 28), (5, 9), (9, 5), (2, 2)])
+def test_straightening_is_one_affine_map(shape):
+    """The same by torch's own resampling, with moments in float64."""
+    images = torch.rand(50, *shape, generator=torch.Generator().manual_seed(4)) ** 8
+    y = torch.linspace(-1, 1, shape[0]).double()[:, None]
+    x = torch.linspace(-1, 1, shape[1]).double()
+    weights = images.double() / images.double().sum((1, 2), keepdim=True)
+    mean_y, mean_x = (weights * y).sum((1, 2), keepdim=True), (weights * x).sum((1, 2), keepdim=True)
+    spread = (weights * (y - mean_y) ** 2).sum((1, 2)).clamp(min=1e-4)
+    slant = ((weights * (y - mean_y) * (x - mean_x)).sum((1, 2)) / spread).clamp(-1, 1)
+    affine = torch.zeros(50, 2, 3, dtype=torch.float64)
+    affine[:, 0, 0] = affine[:, 1, 1] = 1
+    affine[:, 0, 1], affine[:, 0, 2], affine[:, 1, 2] = slant, mean_x.flatten(), mean_y.flatten()
+    grid = torch.nn.functional.affine_grid(affine, [50, 1, *shape], align_corners=True)
+    sampled = torch.nn.functional.grid_sample(images.double()[:, None], grid, align_corners=True)[:, 0]
+    torch.testing.assert_close(straightened(images), sampled.float(), rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("level", [-1.0, 1e-12, 1e9])
+def test_images_with_odd_brightness_stay_in_reach(level):
+    """Moments of negative brightness may lie anywhere; such an image may become empty, but nothing else."""
+    rows = torch.rand(5, 64, generator=torch.Generator().manual_seed(5)) - 0.5
+    rows[0] = level
+    assert torch.isfinite(FrontEnd(8, 8, straighten=True)(rows)).all()
+    assert torch.isfinite(FrontEnd(8, 8, straighten=True)(rows * level)).all()
+
+
 def test_channels_are_averaged(digits):
     grey = digits.flatten(1)
     colour = torch.stack([0 * digits, digits, 2 * digits], dim=-1).flatten(1)
@@ -96,15 +157,16 @@ def test_blur_is_scipys():
     """Away from the border, where the two continue the image differently; same reach."""
     image = torch.rand(1, 20, 20, generator=torch.Generator().manual_seed(1))
     by_scipy = ndimage.gaussian_filter(image[0].numpy(), 1.0, truncate=2.0)
-    np.testing.assert_allclose(blurred(image, 1.0)[0, 3:-3, 3:-3], by_scipy[3:-3, 3:-3], rtol=1e-5)
+    ours = blurred(image.permute(1, 2, 0), 1.0)[:, :, 0]
+    np.testing.assert_allclose(ours[3:-3, 3:-3], by_scipy[3:-3, 3:-3], rtol=1e-5)
 
 
 def test_gradients_of_a_plane():
     y, x = torch.meshgrid(torch.arange(6.0), torch.arange(9.0), indexing="ij")
-    horizontal, vertical = gradients((3 * x - 2 * y)[None])
-    assert (horizontal[0, :, 1:-1] == 3).all()
-    assert (vertical[0, 1:-1] == -2).all()
-    assert (horizontal[0, :, [0, -1]] == 1.5).all()  # the border counts as continued
+    horizontal, vertical = gradients((3 * x - 2 * y)[:, :, None])
+    assert (horizontal[:, 1:-1] == 3).all()
+    assert (vertical[1:-1] == -2).all()
+    assert (horizontal[:, [0, -1]] == 1.5).all()  # the border counts as continued
 
 
 @pytest.mark.parametrize(("turn", "orientation"), [(0, 0), (1, 6), (2, 4), (3, 2)])

@@ -22,7 +22,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from dbull.lifelong.events import ClusterEvent
-from dbull.lifelong.inference import decode_codes, encode_rows, row_bounds
+from dbull.lifelong.inference import CHUNK_ROWS, decode_codes, encode_rows, row_bounds
 from dbull.lifelong.learn import Progress, learn, novelty_of, pretrain
 from dbull.lifelong.objective import FrozenMixture
 from dbull.lifelong.state import LearnerState
@@ -407,8 +407,10 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
         return as_tensor(check_rows(self, X, reset=False, keep_float32=True))
 
     def _encode(self, rows: torch.Tensor) -> torch.Tensor:
-        view = self.state_.view
-        return encode_rows(self.state_.vae, view.inputs(view.values(rows)))[0]
+        vae, view = self.state_.vae, self.state_.view
+        # Chunk by chunk: what is computed on the way to the codes stays in the cache.
+        parts = rows.split(CHUNK_ROWS)
+        return torch.cat([encode_rows(vae, view.inputs(view.values(part)))[0] for part in parts])
 
     def _decode(self, codes: torch.Tensor) -> NDArray[np.float64]:
         values = decode_codes(self.state_.vae, codes)
