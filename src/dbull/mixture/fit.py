@@ -116,8 +116,10 @@ def fit_data_set(
 
     prior = search.evidence.prior
     if s.prior is None and pooled_rows > 0:
-        # All observations count in full from here, and so does the expectation of a covariance.
-        prior = adapted_prior(memory.total, s.concentration, pooled_rows / search.evidence.weight)
+        # All observations count in full from here, those of the past too, and so does the expectation of a
+        # covariance.
+        n_times = float(memory.total.counts.sum()) / n_rows
+        prior = adapted_prior(memory.total, s.concentration, n_times * pooled_rows / search.evidence.weight)
     full = Evidence(prior)
     for elbo in memoized_laps(
         full, memory, search.batches, full.posterior(memory.total), s.final_laps, s.final_tolerance
