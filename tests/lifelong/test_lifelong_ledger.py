@@ -401,6 +401,13 @@ def test_contradictions_are_refused(small, place, value):
         Ledger.from_json(document)
 
 
+def test_an_id_that_occurs_twice_is_refused(small):
+    document = small.to_json()
+    document["clusters"].insert(0, dict(document["clusters"][0]))
+    with pytest.raises(ModelFileError, match="not unique"):
+        Ledger.from_json(document)
+
+
 def test_the_wrong_number_of_earlier_events_is_refused(small):
     document = small.to_json(since=4)
     with pytest.raises(ModelFileError, match="4 expected, 3 found"):

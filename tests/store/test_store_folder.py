@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -332,6 +333,23 @@ def test_other_tools_can_verify_and_read_it(three):
     parent = json.loads((three.folder(2) / "manifest.json").read_text())
     assert manifest["parent"]["generation"] == parent["generation"]
     assert manifest["parent"]["manifest_sha256"] == hash_file(three.folder(2) / "manifest.json")
+
+
+def test_the_example_of_the_documentation_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("monday.csv").write_text("x,y\n1,2\n")
+    ledger = Ledger()
+    ledger.arrival(1)
+    ledger.born(1)
+    page = Path(__file__).parents[2] / "docs" / "model-folder.md"
+    code = page.read_text().split("```python\n")[1].split("```")[0]
+    given = {"weights": torch.ones(2), "ledger": ledger, "new_events": ledger.events, "changed": Checkpoint()}
+    exec(code, given)
+    folder = given["folder"]
+    assert folder.manifest().restores == 1
+    assert [record.rows for record in folder.learned().values()] == [5000]
+    assert [event["kind"] for event in folder.events()] == ["arrival", "birth"]
+    assert folder.check().ok
 
 
 def test_nothing_in_the_files_names_a_class_or_is_a_pickle(three):

@@ -269,7 +269,7 @@ def test_leftovers_of_the_living_and_of_others_stay(three, checkpoint):
     names = {
         "dead": f".tmp-{owner}-{finished.pid}-00000000",
         "alive": f".tmp-{owner}-{os.getppid()}-00000000",
-        "elsewhere": ".tmp-other.host-1-00000000",
+        "elsewhere": f".tmp-other.host-{finished.pid}-00000000",
         "elsewhere and old": ".tmp-other.host-2-00000000",
         "not ours": ".tmp-something",
     }
