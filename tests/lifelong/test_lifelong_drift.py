@@ -49,9 +49,7 @@ def test_an_affine_move_is_followed_exactly():
     """The statistics become those of the moved rows; other rows than these showed the move."""
     rng = np.random.default_rng(1)
     codes, weights = some_codes(80), some_weights(80, 2)
-    moves = [
-        (torch.tensor(rng.normal(size=(3, 3))), torch.tensor(rng.normal(size=3) * 10)) for _ in range(2)
-    ]
+    moves = [(torch.tensor(rng.normal(size=(3, 3))), torch.tensor(rng.normal(size=3) * 10)) for _ in range(2)]
     probes = [some_codes(40, seed) for seed in (7, 8)]
     seen = [probe @ a.T + b for probe, (a, b) in zip(probes, moves, strict=True)]
     got = carried(summarize(weights.log(), Points.from_rows(codes)), probes, seen)

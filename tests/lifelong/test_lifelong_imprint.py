@@ -1,4 +1,4 @@
-"""Imprints: exact moments however the rows arrive, densities of the explicit Gaussian, draws like the rows."""
+"""Imprints: exact moments however rows arrive, densities of the explicit Gaussian, draws like the rows."""
 
 import numpy as np
 import pytest
