@@ -6,8 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbull.lifelong.groups import join_components, number_clusters, place_newborns, shared_edges
-from dbull.lifelong.neighbourhood import NeighbourGraph, affinity
+from dbull.lifelong.groups import join_components, mixing, number_clusters, place_newborns, shared_edges
+from dbull.lifelong.neighbourhood import NeighbourGraph, affinity, build_graph, edge_weights
 
 
 def weights_of(within, between):
@@ -152,3 +152,113 @@ def test_groups_and_their_numbers():
     assert joined(graph, labels, 5, 0.5).tolist() == [0, 1, 2, 0, 3]
     group = join_components(affinity(graph, labels, 4), 0.5)
     assert group.tolist() == [0, 1, 2, 0]
+
+
+# How much one set lies among another.
+
+
+def test_mixing_by_hand():
+    """Of 10 rows against 30: 20 edges to the other, 60 within; a share of 1/4 where 3/4 is expected."""
+    edges = torch.tensor([[60.0, 20.0], [5.0, 195.0]], dtype=torch.float64)
+    got = mixing(edges, torch.tensor([10, 30]))
+    want = [[0.0, (20 / 80) / (30 / 40)], [(5 / 200) / (10 / 40), 0.0]]
+    torch.testing.assert_close(got, torch.tensor(want, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("sizes", [(300, 300), (300, 20), (20, 300)])
+def test_one_set_cut_at_random_is_mixed_whatever_the_sizes(sizes):
+    rng = np.random.default_rng(0)
+    labels = torch.tensor(rng.permutation(np.repeat([0, 1], sizes)))
+    rows = torch.tensor(rng.normal(size=(sum(sizes), 3)), dtype=torch.float32)
+    graph = build_graph(rows, 15, torch.Generator().manual_seed(0))
+    got = mixing(edge_weights(graph, labels, 2), torch.tensor(sizes))
+    np.testing.assert_allclose([float(got[0, 1]), float(got[1, 0])], 1.0, atol=0.25)
+
+
+def test_sets_without_contact_are_not_mixed():
+    rng = np.random.default_rng(0)
+    labels = torch.arange(2).repeat_interleave(50)
+    rows = torch.tensor(rng.normal(size=(100, 3)), dtype=torch.float32) + 100.0 * labels[:, None]
+    graph = build_graph(rows, 15, torch.Generator().manual_seed(0))
+    assert mixing(edge_weights(graph, labels, 2), torch.tensor([50, 50])).tolist() == [[0.0, 0.0], [0.0, 0.0]]
+
+
+def test_empty_sets_are_mixed_with_nothing():
+    edges = torch.tensor([[9.0, 0.0, 1.0], [0.0, 0.0, 0.0], [1.0, 0.0, 9.0]], dtype=torch.float64)
+    got = mixing(edges, torch.tensor([4, 0, 4]))
+    assert bool(torch.isfinite(got).all())
+    assert got[1].tolist() == got[:, 1].tolist() == [0.0, 0.0, 0.0]
+    nobody = mixing(torch.zeros(2, 2, dtype=torch.float64), torch.tensor([0, 0]))
+    assert nobody.tolist() == [[0.0, 0.0], [0.0, 0.0]]
+
+
+# Where newborns go.
+
+
+@st.composite
+def arrivals(draw):
+    """Weights between old clusters and newborns, and how much newborns are mixed with the old ones."""
+    weights, _ = draw(graphs())
+    n = len(weights)
+    n_old = draw(st.integers(0, n))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    return weights, torch.tensor(rng.uniform(0, 0.5, (n, n_old))), n_old
+
+
+@given(arrivals(), st.floats(1e-3, 1.0), st.floats(0.0, 0.5))
+def test_old_clusters_are_never_joined_and_keep_their_places(arrival, threshold, mixed):
+    weights, contact, n_old = arrival
+    group = place_newborns(weights, contact, n_old, threshold, mixed)
+    assert group[:n_old].tolist() == list(range(n_old))
+    for newborn in range(n_old, len(weights)):
+        home = int(group[newborn])
+        if home < n_old:
+            assert float(contact[newborn, home]) >= mixed
+
+
+@given(arrivals(), st.floats(1e-3, 1.0))
+def test_newborns_that_are_mixed_with_none_join_only_each_other(arrival, threshold):
+    weights, contact, n_old = arrival
+    group = place_newborns(weights, contact, n_old, threshold, 0.6)
+    assert bool((group[n_old:] >= n_old).all())
+    if n_old == 0:
+        assert torch.equal(group, join_components(weights, threshold))
+
+
+def test_a_newborn_joins_the_old_one_it_is_mixed_with():
+    """It touches both; with the first it only shares a border."""
+    weights = weights_of([100.0, 100.0, 20.0], {(0, 2): 8.0, (1, 2): 4.0})
+    contact = torch.tensor([[0.0, 0.0], [0.0, 0.0], [0.1, 0.9]], dtype=torch.float64)
+    assert place_newborns(weights, contact, 2, 0.1, 0.2).tolist() == [0, 1, 1]
+    assert place_newborns(weights, contact, 2, 0.1, 0.05).tolist() == [0, 1, 0]  # more edges to the first
+    assert place_newborns(weights, contact, 2, 0.1, 0.95).tolist() == [0, 1, 2]
+    assert place_newborns(weights, contact, 2, 0.5, 0.2).tolist() == [0, 1, 2]  # edges decide, too
+
+
+@pytest.mark.parametrize(("edges", "want"), [(20.0, [0, 0, 1]), (5.0, [0, 1, 1])])
+def test_a_strange_newborn_is_not_taken_along_by_another(edges, want):
+    """The first newborn is mixed with the old cluster, the second only touches the first: no bridge.
+
+    Who shares more with the first decides where it goes.
+    """
+    weights = weights_of([100.0, 20.0, 20.0], {(0, 1): edges, (1, 2): 9.0})
+    contact = torch.tensor([[0.0], [0.9], [0.0]], dtype=torch.float64)
+    assert place_newborns(weights, contact, 1, 0.1, 0.2).tolist() == want
+
+
+@given(st.integers(0, 4), st.lists(st.integers(0, 9), min_size=1, max_size=12), st.integers(0, 2**32 - 1))
+def test_old_clusters_keep_their_numbers_and_new_ones_follow_by_size(n_old, raw, seed):
+    # Groups in order of first members, the old ones first, as `place_newborns` numbers them.
+    given_groups = torch.unique(
+        torch.tensor([*range(n_old), *(n_old + g for g in raw)]), return_inverse=True
+    )[1]
+    rng = np.random.default_rng(seed)
+    labels = torch.tensor(rng.integers(0, len(given_groups), 40))
+    numbers = number_clusters(given_groups, labels, n_old)
+    assert numbers[:n_old].tolist() == list(range(n_old))
+    founded = sorted(set(numbers[n_old:].tolist()))
+    assert founded == list(range(n_old, n_old + len(founded)))
+    sizes = torch.bincount(numbers[labels], minlength=n_old + len(founded))[n_old:]
+    assert sizes.tolist() == sorted(sizes.tolist(), reverse=True)
+    same = given_groups[:, None] == given_groups
+    assert torch.equal(numbers[:, None] == numbers, same)

@@ -29,6 +29,7 @@ def mixing(edges: Tensor, sizes: Tensor) -> Tensor:
     """
     tiny = torch.finfo(edges.dtype).tiny
     share = edges / (edges.diagonal()[:, None] + edges).clamp_min(tiny)
+    sizes = sizes.to(edges.dtype)
     expected = sizes[None, :] / (sizes[:, None] + sizes[None, :]).clamp_min(1)
     return (share / expected.clamp_min(tiny)).fill_diagonal_(0.0)
 

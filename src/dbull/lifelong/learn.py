@@ -20,7 +20,7 @@ from torch import Tensor
 from dbull.lifelong.codes import CodeMixture
 from dbull.lifelong.folding import Arrival, fold_in
 from dbull.lifelong.neighbourhood import build_graph
-from dbull.lifelong.novelty import cluster_scores, novel_share
+from dbull.lifelong.novelty import Calibration, cluster_scores, novel_share
 from dbull.lifelong.replay import Past
 from dbull.lifelong.settings import LearnSettings
 from dbull.lifelong.state import LearnerState
@@ -132,7 +132,9 @@ def novelty_of(state: LearnerState, inputs: Tensor, n_std: float = 2.0) -> float
         return 1.0
     clusters = range(state.n_clusters)
     scores = torch.stack([cluster_scores(inputs, state.imprints_of(c)) for c in clusters], dim=1)
-    thresholds = torch.tensor([state.calibrations[c].threshold(n_std) for c in clusters])
+    # A cluster may have no scale: few rows, or it is the first choice of none.
+    scales = [state.calibrations.get(c, Calibration()) for c in clusters]
+    thresholds = torch.tensor([scale.threshold(n_std) for scale in scales], dtype=torch.float64)
     return novel_share(scores, thresholds)
 
 

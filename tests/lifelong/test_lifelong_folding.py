@@ -1,0 +1,261 @@
+"""The end of a data set: each row is folded in once, in one place, and old clusters keep what they are."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from dbull.errors import NumericalError
+from dbull.lifelong.drift import encoder_fingerprint
+from dbull.lifelong.inference import encode_rows
+from dbull.lifelong.learn import learn, novelty_of, pretrain
+from dbull.lifelong.novelty import Calibration, cluster_scores
+from dbull.lifelong.settings import LearnSettings
+from dbull.lifelong.state import LearnerState
+from dbull.mixture.posterior import global_step
+from dbull.nets.inputs import fit_inputs
+from dbull.nets.vae import VAE, NetworkShape
+from synthetic import gaussian_clusters
+
+SETTINGS = {
+    "n_represent_epochs": 20,
+    "n_joint_epochs": 0,
+    "n_novel_epochs": 3,
+    "n_familiar_epochs": 2,
+    "batch_rows": 64,
+    "learning_rate": 1e-2,
+}
+
+
+def drained(learning):
+    history = []
+    while True:
+        try:
+            history.append(next(learning))
+        except StopIteration as end:
+            return history, end.value
+
+
+def make_state(rows, encoder="mlp"):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        n, width = rows.shape[1], rows.shape[1] if encoder == "identity" else 2
+        vae = VAE(NetworkShape(n, n, width, encoder, (12,), "gaussian"))
+    view = fit_inputs(rows, "dense", None, False, as_they_are=encoder == "identity")
+    return LearnerState.fresh("dense", view, vae, 0)
+
+
+def codes_of(state, rows):
+    return encode_rows(state.vae, state.view.inputs(state.view.values(rows)))
+
+
+@pytest.fixture(scope="module")
+def data():
+    rows, labels = gaussian_clusters(np.random.default_rng(0), (90, 80, 70, 60), 4, distance=14.0)
+    return torch.tensor(rows), labels
+
+
+@pytest.fixture(scope="module")
+def rows(data):
+    return data[0]
+
+
+@pytest.fixture(scope="module")
+def trained(rows):
+    """Networks that saw the domain, and no cluster."""
+    return drained(pretrain(make_state(rows), rows, LearnSettings(**SETTINGS), None))[1]
+
+
+# Exact over arrivals.
+
+
+@pytest.mark.parametrize("encoder", ["identity", "mlp"])
+@pytest.mark.parametrize("use_variance", [False, True])
+def test_with_a_fixed_encoder_arrivals_add_up_to_one_shot(rows, trained, encoder, use_variance):
+    """Whatever was born in between: all moments are those of all rows at once, each counted once."""
+    state = make_state(rows, "identity") if encoder == "identity" else trained
+    settings = LearnSettings(freeze=True, novelty=False, use_encoder_variance=use_variance, **SETTINGS)
+    for part in rows.split(110):
+        state = drained(learn(state, part, settings, None))[1]
+    mean, var = codes_of(state, rows)
+    counted = torch.diag(var.sum(0)) if use_variance and encoder == "mlp" else 0.0
+    total = state.memory.total
+    assert float(total.counts.sum()) == pytest.approx(len(rows), rel=1e-9)
+    torch.testing.assert_close(total.sum_z.sum(0), mean.sum(0), rtol=1e-8, atol=1e-6)
+    torch.testing.assert_close(total.sum_zz.sum(0), mean.T @ mean + counted, rtol=1e-8, atol=1e-6)
+    assert (state.n_data_sets, state.n_rows) == (3, len(rows))
+
+
+@pytest.mark.parametrize("encoder", ["identity", "mlp"])
+def test_each_component_has_the_moments_of_its_rows(data, trained, encoder):
+    """Clusters far apart, so that rows are wholly in one: per component as by hand, over three arrivals."""
+    rows, labels = data
+    state = make_state(rows, "identity") if encoder == "identity" else trained
+    settings = LearnSettings(freeze=True, novelty=False, **SETTINGS)
+    for part in rows.split(110):
+        state = drained(learn(state, part, settings, None))[1]
+    codes = codes_of(state, rows)[0]
+    own = state.log_proba(codes).argmax(1)
+    if encoder == "identity":
+        assert state.n_clusters == 4
+        assert len(set(zip(own.tolist(), labels.tolist(), strict=True))) == 4
+    by_id = dict(zip(state.memory.ids, range(len(state.memory.ids)), strict=True))
+    hard = float(state.log_proba(codes).exp().max(1).values.min())
+    tolerance = 1e-6 if hard > 1 - 1e-9 else 0.05
+    if encoder == "identity":
+        assert tolerance == 1e-6
+    for component_id, cluster in state.owner.items():
+        k, mine = by_id[component_id], codes[own == cluster]
+        assert float(state.memory.total.counts[k]) == pytest.approx(len(mine), rel=tolerance)
+        torch.testing.assert_close(
+            state.memory.total.sum_zz[k], mine.T @ mine, rtol=tolerance, atol=tolerance * 100
+        )
+
+
+def test_after_an_arrival_nothing_of_it_is_left_beside_the_statistics(rows, trained):
+    settings = LearnSettings(**SETTINGS)
+    state = drained(learn(trained, rows[:150], settings, None))[1]
+    state = drained(learn(state, rows[150:], settings, None))[1]
+    memory = state.memory
+    assert memory.batches == []
+    assert float(memory.stream.counts.abs().sum()) == 0.0
+    assert bool(memory.established.all())
+    assert memory.next_id == memory.n_given == memory.n_components
+    assert set(state.owner) == set(state.imprints) == set(memory.ids)
+    assert set(state.owner.values()) == set(range(state.n_clusters))
+    assert state.fingerprint == encoder_fingerprint(state.vae)
+    again = global_step(state.prior, memory.total)
+    assert torch.equal(again.components.mean, state.posterior.components.mean)
+    assert torch.equal(again.sticks.on, state.posterior.sticks.on)
+
+
+# Old ones stay.
+
+
+@pytest.mark.parametrize("encoder", ["identity", "mlp"])
+def test_components_with_a_past_never_go(data, trained, encoder):
+    """Over four arrivals, one true cluster each: ids and owners stay, and only newborns come and go."""
+    rows, labels = data
+    state = make_state(rows, "identity") if encoder == "identity" else trained
+    settings = LearnSettings(join_threshold=0.03, **SETTINGS)
+    moves = []
+    for label in range(4):
+        before = state
+        history, state = drained(learn(state, rows[labels == label], settings, None))
+        for component_id, cluster in before.owner.items():
+            assert state.owner[component_id] == cluster
+        for step in history:
+            for move in step.moves:
+                assert all(i >= before.memory.n_given for i in move.gone), move
+                moves.append(move)
+        assert state.n_clusters >= before.n_clusters
+        counts = dict(zip(state.memory.ids, state.memory.total.counts.tolist(), strict=True))
+        for i, count in zip(before.memory.ids, before.memory.total.counts.tolist(), strict=True):
+            assert counts[i] >= count - 1e-6  # what was counted stays counted
+    if encoder == "identity":
+        assert state.n_clusters == 4
+        assert {move.kind for move in moves} >= {"birth"}
+
+
+def test_births_are_told_with_their_evidence(data):
+    rows, labels = data
+    state = make_state(rows, "identity")
+    for label in range(4):
+        state = drained(learn(state, rows[labels == label], LearnSettings(**SETTINGS), None))[1]
+    assert [(e.kind, e.data_set, e.cluster) for e in state.events] == [("birth", i + 1, i) for i in range(4)]
+    for event, n_rows in zip(state.events, (90, 80, 70, 60), strict=True):
+        assert event.n_rows == pytest.approx(n_rows, abs=0.5)
+        assert event.elbo_gain > 0 or event.data_set == 1
+        assert (event.nearest is None) == (event.data_set == 1)
+
+
+def test_statistics_of_different_encoders_are_not_added(rows, trained):
+    state = drained(learn(trained, rows[:100], LearnSettings(freeze=True, **SETTINGS), None))[1]
+    with torch.no_grad():
+        state.vae.mean_head.bias += 1e-3
+    with pytest.raises(NumericalError, match="encoder is not the one that the statistics were made with"):
+        next(learn(state, rows[100:], LearnSettings(**SETTINGS), None))
+
+
+# Which rows count.
+
+
+@pytest.fixture(scope="module")
+def known(rows, trained):
+    """A learner of one cluster, with its scale of strangeness."""
+    state = drained(learn(trained, rows[:150], LearnSettings(freeze=True, **SETTINGS), None))[1]
+    assert state.calibrations
+    return state
+
+
+def test_scales_of_strangeness_are_of_the_rows_learned(known, rows):
+    """First from halves that score each other; then the usual ones of each arrival are added."""
+    assert sum(c.n_rows for c in known.calibrations.values()) <= 150
+    settings = LearnSettings(freeze=True, **SETTINGS)
+    after = drained(learn(known, rows[150:], settings, None))[1]
+    inputs = known.view.inputs(known.view.values(rows[150:]))
+    own = after.log_proba(codes_of(after, rows[150:])[0]).argmax(1)
+    for cluster, before in known.calibrations.items():
+        if before.n_rows == 0 or after.n_clusters > known.n_clusters:
+            continue
+        scores = cluster_scores(inputs[own == cluster], known.imprints_of(cluster))
+        usual = scores[scores >= before.threshold(3.0)]
+        want = before + Calibration.of(usual)
+        assert after.calibrations[cluster].n_rows == want.n_rows
+        assert after.calibrations[cluster].total == pytest.approx(want.total, rel=1e-9)
+
+
+def test_an_arrival_of_strangers_alone_changes_no_statistics(known, rows):
+    """One row, far from all: too few to found a cluster, too strange to count."""
+    settings = LearnSettings(freeze=True, **SETTINGS)
+    after = drained(learn(known, rows[:1] + 30.0, settings, None))[1]
+    assert after.n_rows == 151
+    assert float(after.memory.total.counts.sum()) == pytest.approx(150, rel=1e-9)
+    assert sum(i.n_rows for i in after.imprints.values()) == 150
+    assert after.calibrations == known.calibrations
+    order = torch.tensor([after.memory.ids.index(i) for i in known.memory.ids])
+    got, want = after.memory.total.select(order), known.memory.total
+    torch.testing.assert_close(got.counts, want.counts, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(got.sum_zz, want.sum_zz, rtol=1e-8, atol=1e-8)
+
+
+def test_novelty_of_what_is_known_and_of_what_is_not(known, rows):
+    near = known.view.inputs(known.view.values(rows[150:]))
+    far = known.view.inputs(known.view.values(rows[150:] + 30.0))
+    assert novelty_of(known, near) < 0.3
+    assert novelty_of(known, far) == 1.0
+
+
+def test_novelty_when_clusters_cannot_say(known, rows):
+    inputs = known.view.inputs(known.view.values(rows[:9]))
+    assert novelty_of(replace(known, imprints={}), inputs) == 1.0
+    # A cluster without a scale of its own finds nothing strange; it may be no row's first choice.
+    assert novelty_of(replace(known, calibrations={}), inputs + 30.0) == 0.0
+
+
+def test_little_new_is_learned_gently(known, rows):
+    """A familiar arrival takes few epochs at a low rate, a new one more."""
+    settings = LearnSettings(**{**SETTINGS, "n_novel_epochs": 5, "n_familiar_epochs": 1})
+    for part, n_epochs in ((rows[150:], 1), (rows[150:] + 30.0, 5)):
+        history, _ = drained(learn(known, part, settings, None))
+        assert history[0].stage == "past"
+        assert sum(step.stage == "represent" for step in history) == n_epochs
+        assert (history[0].novel_share > 0.15) == (n_epochs == 5)
+
+
+@pytest.mark.parametrize(
+    ("first", "novel_share", "frozen", "novelty", "want"),
+    [
+        (True, 1.0, False, True, (20, 2, 1.0)),
+        (False, 0.5, False, True, (7, 3, 1.0)),
+        (False, 0.15, False, True, (2, 0, 0.25)),
+        (False, 0.15, False, False, (7, 3, 1.0)),
+        (True, 1.0, True, True, (0, 0, 1.0)),
+        (False, 0.0, True, True, (0, 0, 1.0)),
+    ],
+)
+def test_schedule(first, novel_share, frozen, novelty, want):
+    settings = LearnSettings(20, 2, True, 1.0, n_novel_epochs=7, n_novel_joint_epochs=3, n_familiar_epochs=2)
+    got = replace(settings, novelty=novelty).schedule(first, novel_share, frozen)
+    assert (got.n_represent, got.n_joint, got.rate) == want

@@ -1,0 +1,329 @@
+"""Replay: drawn from a snapshot, counted per cluster, and never part of the statistics."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+from dbull.lifelong import learn as learn_module
+from dbull.lifelong.imprint import Imprint
+from dbull.lifelong.inference import decode_codes, encode_rows
+from dbull.lifelong.learn import learn
+from dbull.lifelong.replay import N_PROBES, Past
+from dbull.lifelong.settings import LearnSettings
+from dbull.lifelong.state import LearnerState
+from dbull.lifelong.training import Trainer, TrainingRows
+from dbull.mixture.posterior import mean_weights
+from dbull.nets.inputs import fit_inputs
+from dbull.nets.vae import VAE, NetworkShape
+from dbull.probability.normal_wishart import expected_covariance
+from synthetic import gaussian_clusters
+
+SETTINGS = {
+    "n_represent_epochs": 60,
+    "n_joint_epochs": 1,
+    "n_novel_epochs": 3,
+    "n_familiar_epochs": 2,
+    "batch_rows": 64,
+    "learning_rate": 1e-2,
+}
+
+
+def drained(learning):
+    history = []
+    while True:
+        try:
+            history.append(next(learning))
+        except StopIteration as end:
+            return history, end.value
+
+
+def make_state(rows, encoder="mlp"):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        n, width = rows.shape[1], rows.shape[1] if encoder == "identity" else 2
+        vae = VAE(NetworkShape(n, n, width, encoder, (12,), "gaussian"))
+    return LearnerState.fresh("dense", fit_inputs(rows, "dense", None, False), vae, 0)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return torch.tensor(gaussian_clusters(np.random.default_rng(0), (90, 60, 50), 6, distance=12.0)[0])
+
+
+@pytest.fixture(scope="module")
+def states(rows):
+    """What each source leaves after a first data set."""
+    return {
+        source: drained(learn(make_state(rows), rows, LearnSettings(replay=source, **SETTINGS), None))[1]
+        for source in ("imprints", "decoded", "none")
+    }
+
+
+@pytest.fixture(params=["imprints", "decoded"])
+def past(request, states):
+    return Past(states[request.param], request.param, torch.Generator().manual_seed(0))
+
+
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def bits(state):
+    """Everything of a state that learning could change, as bytes."""
+    tensors = [*state.vae.state_dict().values(), *vars(state.memory.overall).values()]
+    tensors += [t for i in state.imprints.values() for t in (i.mean, i.factor, i.leftover)]
+    return [t.detach().numpy().tobytes() for t in tensors]
+
+
+# What is drawn.
+
+
+def test_per_cluster_each_has_as_many(past, states):
+    replay = past.replay(17, True, seeded())
+    n_clusters = states[past.source].n_clusters
+    assert n_clusters > 1
+    assert torch.bincount(replay.clusters).tolist() == [17] * n_clusters
+    assert len(replay) == len(replay.inputs) == len(replay.values) == len(replay.codes) == 17 * n_clusters
+
+
+def test_within_a_cluster_components_count_by_size(states):
+    """Two components in one cluster: by their share of the rows."""
+    state = copy.deepcopy(states["imprints"])
+    ids = state.memory.ids
+    state.owner = {component_id: int(component_id not in ids[:2]) for component_id in ids}
+    past = Past(state, "imprints", seeded())
+    drawn = []
+    past.rows_of = lambda k, n, generator: drawn.append((k, n)) or Past.rows_of(past, k, n, generator)
+    replay = past.replay(4000, True, seeded(1))
+    of_first = dict(drawn[:2])
+    assert sum(of_first.values()) == 4000
+    counts = state.memory.overall.counts[:2]
+    share = float(counts[0] / counts.sum())
+    assert of_first[0] / 4000 == pytest.approx(share, abs=4 * np.sqrt(share * (1 - share) / 4000))
+    assert torch.bincount(replay.clusters).tolist() == [4000, 4000]
+
+
+def test_in_all_they_follow_the_weights(past, states):
+    replay = past.replay(3000, False, seeded())
+    assert len(replay) == 3000
+    state = states[past.source]
+    weights = torch.zeros(state.n_clusters, dtype=torch.float64)
+    weights.index_add_(0, state.cluster_of, mean_weights(state.posterior))
+    got = torch.bincount(replay.clusters, minlength=state.n_clusters) / 3000
+    torch.testing.assert_close(got.double(), weights, rtol=0, atol=0.04)
+
+
+def test_none_of_it(states):
+    past = Past(states["none"], "none", seeded())
+    assert past.replay(10, True, seeded()) is None
+    assert past.carried(states["none"].vae) is states["none"].memory.overall
+    with_source = Past(states["imprints"], "imprints", seeded())
+    assert with_source.replay(0, True, seeded()) is None
+
+
+def test_codes_and_values_are_those_of_the_snapshot(past, states):
+    replay = past.replay(9, True, seeded())
+    vae = states[past.source].vae
+    torch.testing.assert_close(replay.codes, encode_rows(vae, replay.inputs)[0].float(), rtol=0, atol=0)
+    if past.source == "imprints":
+        assert torch.equal(replay.values, decode_codes(vae, replay.codes.double()))
+        assert not replay.from_values
+    else:
+        assert torch.equal(replay.inputs, past.view.inputs(replay.values))
+        assert replay.from_values
+
+
+def test_decoded_rows_come_from_the_mixture(states):
+    """Codes before decoding have the moments of the component; here a decoder that gives them back."""
+    state = copy.deepcopy(states["decoded"])
+    past = Past(state, "decoded", seeded())
+    seen = []
+    past.vae.decoder.register_forward_pre_hook(lambda module, given: seen.append(given[0].clone()))
+    past.rows_of(1, 1024, seeded(3))
+    codes = torch.cat(seen).double()
+    components = state.posterior.components
+    covariance = expected_covariance(components)[1]
+    error = (covariance.diagonal() / 1024).sqrt()
+    assert bool(((codes.mean(0) - components.mean[1]).abs() < 4 * error).all())
+    scale = torch.outer(covariance.diagonal(), covariance.diagonal()).sqrt()
+    assert bool(((codes.T.cov() - covariance).abs() < 0.2 * scale).all())
+
+
+def test_replayed_rows_belong_to_the_cluster_they_were_drawn_from(past, states):
+    replay = past.replay(100, True, seeded())
+    found = states[past.source].log_proba(replay.codes.double()).argmax(1)
+    assert float((found == replay.clusters).double().mean()) > 0.9
+
+
+def test_draws_follow_the_generator(past):
+    a, b, c = (past.replay(5, True, seeded(seed)) for seed in (0, 0, 1))
+    assert torch.equal(a.inputs, b.inputs)
+    assert not torch.equal(a.inputs, c.inputs)
+
+
+# From a snapshot.
+
+
+def test_the_networks_under_training_do_not_show_in_it(states, past):
+    """Ruin the networks after the snapshot was taken: what is drawn stays the same to the bit."""
+    state = copy.deepcopy(states[past.source])
+    snapshot = Past(state, past.source, seeded())
+    before = snapshot.replay(20, True, seeded(1))
+    with torch.no_grad():
+        for parameter in state.vae.parameters():
+            parameter.fill_(float("nan"))
+    after = snapshot.replay(20, True, seeded(1))
+    for name in ("inputs", "values", "codes", "clusters"):
+        assert torch.equal(getattr(before, name), getattr(after, name)), name
+
+
+def test_where_the_past_has_gone_is_asked_of_the_encoder_as_it_is_now(states, past):
+    state = states[past.source]
+    still = past.carried(state.vae)
+    for name in ("counts", "sum_z", "sum_zz", "entropy"):
+        torch.testing.assert_close(getattr(still, name), getattr(past.overall, name), rtol=1e-9, atol=1e-9)
+    moved = copy.deepcopy(state.vae)
+    with torch.no_grad():
+        moved.mean_head.bias += torch.tensor([3.0, -2.0])
+    got = past.carried(moved)
+    shift = torch.tensor([3.0, -2.0], dtype=torch.float64)
+    want = past.overall.sum_z + past.overall.counts[:, None] * shift
+    torch.testing.assert_close(got.sum_z, want, rtol=1e-5, atol=1e-4)
+    assert torch.equal(got.counts, past.overall.counts)
+
+
+def test_probes_are_many(past):
+    assert {len(probe) for probe in past._probes} == {N_PROBES}
+    assert len(past._probes) == len(past.ids)
+
+
+# Behind the rows in memory.
+
+
+def test_replayed_rows_stand_behind_those_in_memory(past):
+    values, inputs = torch.zeros(7, 6), torch.ones(7, 6)
+    replay = past.replay(5, True, seeded())
+    data = TrainingRows.of(values, inputs, replay, 2)
+    assert data.n_present == 7
+    assert torch.equal(data.values[7:], replay.values)
+    assert torch.equal(data.inputs[7:], replay.inputs)
+    assert torch.equal(data.values[:7], values)
+    assert data.kept_codes is replay.codes
+    assert data.augmented == (7 if past.source == "imprints" else 7 + len(replay))
+    alone = TrainingRows.of(values, inputs, None, 2)
+    assert (alone.n_present, alone.augmented, len(alone.kept_codes)) == (7, 7, 0)
+
+
+def make_trainer(past, rows, weight, augment=None, replay=None):
+    values = past.view.values(rows)
+    inputs = past.view.inputs(values)
+    replay = past.replay(30, True, seeded()) if replay is None else replay
+    data = TrainingRows.of(values, inputs, replay, 2)
+    vae = copy.deepcopy(past.vae)
+    return Trainer(vae, past.view, data, augment, None, 0.0, weight, 64, seeded(1))
+
+
+def test_codes_to_cluster_are_of_the_rows_in_memory_alone(past, rows):
+    trainer = make_trainer(past, rows, 0.0)
+    mean, var = trainer.encode()
+    assert len(mean) == len(var) == len(rows)
+    torch.testing.assert_close(mean, encode_rows(past.vae, past.view.inputs(past.view.values(rows)))[0])
+    torch.testing.assert_close(trainer.encode_replayed().float(), trainer.rows.kept_codes)
+
+
+def test_consistency_is_the_squared_distance_per_row(past, rows):
+    """At rate 0, with the encoder shifted: the distance of each replayed row is that of the shift."""
+    trainer = make_trainer(past, rows, 1.0)
+    with torch.no_grad():
+        trainer.vae.mean_head.bias += torch.tensor([0.3, -0.4])
+    n_replayed = len(trainer.rows.kept_codes)
+    got = trainer.epoch(lambda part: 0.0).consistency
+    assert got == pytest.approx(0.25 * n_replayed / (len(rows) + n_replayed), rel=1e-4)
+    assert make_trainer(past, rows, 0.0).epoch(lambda part: 0.0).consistency == 0.0
+
+
+def test_consistency_holds_replayed_codes(past, rows):
+    moved = {}
+    for weight in (0.0, 1000.0):
+        trainer = make_trainer(past, rows, weight)
+        for _ in range(5):
+            trainer.epoch(lambda part: 1e-2)
+        distance = trainer.encode_replayed().float() - trainer.rows.kept_codes
+        moved[weight] = float(distance.square().sum(1).mean())
+    assert moved[1000.0] < 0.2 * moved[0.0]
+
+
+def test_only_rows_whose_values_are_real_are_augmented(past, rows):
+    """Replayed inputs of imprints are not those of their values: changing these would replace them."""
+    trainer = make_trainer(past, rows, 0.0, augment=lambda values, generator: values + 5.0)
+    n = len(trainer.rows.values)
+    shown, inputs = trainer._shown(torch.arange(n))
+    changed = (shown != trainer.rows.values).all(1)
+    assert int(changed.sum()) == trainer.rows.augmented
+    assert bool(changed[: len(rows)].all())
+    torch.testing.assert_close(inputs[changed], past.view.inputs(shown[changed]))
+    assert torch.equal(inputs[~changed], trainer.rows.inputs[~changed])
+
+
+# And never in the statistics.
+
+
+@pytest.mark.parametrize("source", ["imprints", "decoded", "none"])
+@pytest.mark.parametrize("n_replay", [5, 200])
+def test_statistics_count_the_rows_that_came_and_nothing_else(states, rows, source, n_replay):
+    """No row is a stranger here, so all are counted, whatever was replayed beside them."""
+    settings = LearnSettings(replay=source, n_replay=n_replay, novelty=False, **SETTINGS)
+    _, after = drained(learn(states[source], rows[:40], settings, None))
+    assert float(after.memory.total.counts.sum()) == pytest.approx(len(rows) + 40, rel=1e-9)
+    assert (after.n_rows, after.n_data_sets) == (len(rows) + 40, 2)
+    if source == "imprints":
+        assert sum(imprint.n_rows for imprint in after.imprints.values()) == len(rows) + 40
+    else:
+        assert after.imprints == {}
+
+
+def test_strangers_are_not_counted(states, rows):
+    """Rows that an old component takes although they are strange: counted are all others."""
+    odd = torch.cat([rows[:60], rows[60:62] + 40.0])
+    settings = LearnSettings(freeze=True, **SETTINGS)
+    _, after = drained(learn(states["imprints"], odd, settings, None))
+    known = sum(imprint.n_rows for imprint in after.imprints.values()) - len(rows)
+    assert known <= 60
+    assert float(after.memory.total.counts.sum()) == pytest.approx(len(rows) + known, rel=1e-9)
+    assert after.n_rows == len(rows) + 62  # all were seen
+    _, all_in = drained(
+        learn(states["imprints"], odd, LearnSettings(freeze=True, novelty=False, **SETTINGS), None)
+    )
+    assert float(all_in.memory.total.counts.sum()) == pytest.approx(len(rows) + 62, rel=1e-9)
+
+
+def test_the_search_is_given_no_replayed_row(states, rows, monkeypatch):
+    given = []
+    search = learn_module.CodeMixture.search
+    monkeypatch.setattr(
+        learn_module.CodeMixture,
+        "search",
+        lambda self, mean, var, births=True: given.append(len(mean)) or search(self, mean, var, births),
+    )
+    drained(learn(states["imprints"], rows[:40], LearnSettings(n_novel_joint_epochs=1, **SETTINGS), None))
+    assert set(given) == {40}
+
+
+def test_the_state_given_stays_as_it_was(states, rows):
+    before = bits(states["imprints"])
+    drained(learn(states["imprints"], rows[:40], LearnSettings(**SETTINGS), None))
+    assert bits(states["imprints"]) == before
+
+
+def test_imprints_stay_as_small_as_they_were(states, rows):
+    state = states["imprints"]
+    for _ in range(3):
+        _, state = drained(
+            learn(state, rows[:40], LearnSettings(imprint_rank=2, freeze=True, **SETTINGS), None)
+        )
+    for imprint in state.imprints.values():
+        assert isinstance(imprint, Imprint)
+        assert imprint.factor.shape[0] <= 20
+    assert set(state.imprints) == set(state.memory.ids)
