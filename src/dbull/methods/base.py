@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from sklearn.utils.validation import validate_data
 
 from dbull.errors import DataError
 
-__all__ = ["as_tensor", "check_number", "check_rows", "new_seed"]
+__all__ = ["Capabilities", "as_tensor", "check_number", "check_rows", "new_seed"]
 
 
 def check_rows(
@@ -88,3 +89,16 @@ def new_seed(random_state: Any) -> int:
         check_number("random_state", random_state, at_least=0, whole=True)
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What a method can do: the columns of the paper's table of capabilities.
+
+    A class declares them as `capabilities`; tests/methods/test_capabilities.py shows each claim.
+    """
+
+    learns_representation: bool  # codes are learned, not given
+    learns_k: bool  # finds the number of clusters by itself
+    expands: bool  # finds more clusters when later data bring new kinds
+    remembers: bool  # learns the next data set without the rows of earlier ones, and keeps their clusters
