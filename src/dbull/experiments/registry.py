@@ -22,7 +22,7 @@ class RegisteredMethod:
     summary: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
     pca_dims: int | None = None  # project to so many dimensions first
-    told_true_k_as: str | None = None  # parameter that takes the true K, where the class does not say so itself
+    told_true_k_as: str | None = None  # takes the true K, where the class does not declare it itself
 
 
 METHODS: Mapping[str, RegisteredMethod] = {

@@ -1,4 +1,4 @@
-"""What the competing systems share: an autoencoder, trained as that of `DBULL(objective="paper")`, and answers.
+"""What the competing systems share: the autoencoder of `DBULL(objective="paper")`, and answers about rows.
 
 Each of them is a subclass that learns clusters of the codes in its own way and says how probable they are.
 """
@@ -16,7 +16,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor, nn
+from torch import Tensor
 
 from dbull.errors import NumericalError, SettingsError, check_known
 from dbull.lifelong.inference import CHUNK_ROWS, encode_rows, padded
@@ -35,7 +35,7 @@ __all__ = ["AutoencoderMethod", "Bench", "Clock", "descend", "in_chunks"]
 
 NARROW = 10  # of so few columns none can be spared: a hole in a row makes it another row
 WIDTH_PER_COLUMN = 16  # no layer is wider than so many times the data, unless asked for
-LEAST_BATCH, BATCHES_AT_LEAST = 16, 8  # small data are shown in several batches, so that there are steps enough
+LEAST_BATCH, N_BATCHES = 16, 8  # small data come in several batches, so that there are steps enough
 # The recipe's learning rate is for layers of 2,000; narrower ones bear more, up to so many times as much.
 WIDE, MOST_RATE = 2000, 4.0
 
@@ -153,7 +153,8 @@ def prepare(
     else:
         kind = guess_kind(rows, image_shape) if model.kind == "auto" else model.kind
         recipe = recipe_for("paper", kind)
-        widths = tuple(min(width, WIDTH_PER_COLUMN * n_columns) for width in hidden_dims or recipe.hidden_dims)
+        widest = WIDTH_PER_COLUMN * n_columns
+        widths = tuple(min(width, widest) for width in hidden_dims or recipe.hidden_dims)
         latent_dim = min(recipe.latent_dim, n_columns) if model.latent_dim == "auto" else model.latent_dim
         view = fit_inputs(rows, kind, image_shape, bool(model.front_end))
         vae = networks(
@@ -169,14 +170,14 @@ def prepare(
         )
     batch_rows = model.batch_size
     if batch_rows == "auto":
-        batch_rows = min(recipe.batch_rows, max(LEAST_BATCH, n_rows // BATCHES_AT_LEAST))
+        batch_rows = min(recipe.batch_rows, max(LEAST_BATCH, n_rows // N_BATCHES))
     n_epochs = model.epochs
     if n_epochs == "auto":
         n_epochs = epochs_for(n_rows, int(batch_rows), *recipe.epoch_range)
     rate = model.learning_rate
     if rate == "auto":
-        widest = max((*vae.shape.hidden_dims, vae.shape.latent_dim))
-        rate = recipe.learning_rate * min(MOST_RATE, max(1.0, math.sqrt(WIDE / widest)))
+        width = max((*vae.shape.hidden_dims, vae.shape.latent_dim))
+        rate = recipe.learning_rate * min(MOST_RATE, max(1.0, math.sqrt(WIDE / width)))
     if image_shape is None and n_columns <= NARROW:
         recipe = replace(recipe, augment=False)
     values = view.values(rows)
@@ -344,8 +345,3 @@ def by_size(log_proba: Tensor) -> Tensor:
     """Return the clusters from the one that holds most rows to the one that holds fewest, (K,)."""
     sizes = torch.bincount(log_proba.argmax(1), minlength=log_proba.shape[1])
     return sizes.argsort(descending=True, stable=True)
-
-
-def frozen(module: nn.Module) -> nn.Module:
-    """Return the module with nothing left to train."""
-    return module.eval().requires_grad_(False)

@@ -1,9 +1,9 @@
 """The networks of CURL: one encoder with a head for each component, and one decoder.
 
-    q(y | x)      softmax of a linear head over the components in use
-    q(z | x, y)   diagonal Gaussian from a linear head of its own for each component
-    p(z | y)      diagonal Gaussian, learned; p(y) uniform over the components in use
-    p(x | z)      the decoder, which does not see y
+q(y | x)      softmax of a linear head over the components in use
+q(z | x, y)   diagonal Gaussian from a linear head of its own for each component
+p(z | y)      diagonal Gaussian, learned; p(y) uniform over the components in use
+p(x | z)      the decoder, which does not see y
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from dbull.nets.vae import MAX_LOG_VAR, MIN_LOG_VAR, VAE
 from dbull.probability.gaussian import kl
 
-__all__ = ["CurlNetwork", "LEAST_RESPONSIBILITY"]
+__all__ = ["LEAST_RESPONSIBILITY", "CurlNetwork"]
 
-# Components below it are left out of a row's sum. What is left, scaled to sum to 1, is itself a q(y | x), so the
-# bound stays a bound, and the decoder runs once or twice per row instead of once per component.
+# Components below it are left out of a row's sum. What is left, scaled to sum to 1, is itself a q(y | x), so
+# the bound stays a bound, and the decoder runs once or twice per row instead of once per component.
 LEAST_RESPONSIBILITY = 1e-3
 
 
@@ -50,21 +50,22 @@ class CurlNetwork(nn.Module):
         self.vae = vae
         self.n_active = len(means)
         n_dims = vae.shape.latent_dim
-        device = vae.mean_head.weight.device
+        mean_head, log_var_head = vae.mean_head, vae.log_var_head
+        assert isinstance(mean_head, nn.Linear)
         # Initial weights come from torch's global stream; it is put back as it was.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            self.class_head = nn.Linear(vae.mean_head.in_features, n_max)
-        self.mean_weight = nn.Parameter(vae.mean_head.weight.detach().repeat(n_max, 1))  # (n_max * D, hidden)
-        self.mean_bias = nn.Parameter(vae.mean_head.bias.detach().repeat(n_max))
-        self.log_var_weight = nn.Parameter(vae.log_var_head.weight.detach().repeat(n_max, 1))
-        self.log_var_bias = nn.Parameter(vae.log_var_head.bias.detach().repeat(n_max))
+            self.class_head = nn.Linear(mean_head.in_features, n_max)
+        self.mean_weight = nn.Parameter(mean_head.weight.detach().repeat(n_max, 1))  # (n_max * D, hidden)
+        self.mean_bias = nn.Parameter(mean_head.bias.detach().repeat(n_max))
+        self.log_var_weight = nn.Parameter(log_var_head.weight.detach().repeat(n_max, 1))
+        self.log_var_bias = nn.Parameter(log_var_head.bias.detach().repeat(n_max))
         self.prior_means = nn.Parameter(torch.zeros(n_max, n_dims))
         self.prior_log_vars = nn.Parameter(torch.zeros(n_max, n_dims))
         self.prior_means.data[: self.n_active] = means
         self.prior_log_vars.data[: self.n_active] = log_vars.clamp(MIN_LOG_VAR, MAX_LOG_VAR)
         self.register_buffer("counts", torch.zeros(n_max, dtype=torch.float64))  # rows learned, by component
-        self.to(device)
+        self.to(mean_head.weight.device)
 
     @property
     def n_max(self) -> int:
@@ -121,7 +122,7 @@ class CurlNetwork(nn.Module):
         return total - torch.log(torch.tensor(float(self.n_active)))
 
     def bounds_of(self, component: int, values: Tensor, inputs: Tensor, noise: Tensor) -> Tensor:
-        """Return each row's bound if it is of one component, and the log probability that it is; noise (N, D)."""
+        """Return each row's bound if it is of one component, plus the log of q for it; noise (N, D)."""
         q = self.posterior(inputs)
         z = q.mean[:, component] + torch.exp(0.5 * q.log_var[:, component]) * noise
         reconstruction = self.vae.likelihood.log_prob(self.vae.decode(z), values)

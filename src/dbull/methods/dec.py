@@ -156,7 +156,7 @@ class DEC(AutoencoderMethod):
         yield clock.done(self.n_clusters_)
 
     def _sharpen(self, bench: Bench, centres: Tensor, n_epochs: int, clock: Clock) -> Iterator[Progress]:
-        """Train encoder and centres towards the target distribution, renewed every `update_interval` steps."""
+        """Train encoder and centres towards the target distribution, which is renewed now and then."""
         trainer, vae = bench.trainer, bench.vae
         parameters = [*vae.trunk.parameters(), *vae.mean_head.parameters(), centres]
         optimiser = torch.optim.SGD(parameters, lr=float(self.joint_learning_rate), momentum=MOMENTUM)

@@ -22,7 +22,6 @@ from dbull.methods.autoencoder import (
     Clock,
     by_size,
     descend,
-    frozen,
     in_chunks,
     prepare,
 )
@@ -73,8 +72,14 @@ class VadeTerms:
     log_prior: Tensor
     entropy: Tensor
 
+    def means(self) -> Tensor:
+        """Return the mean of each over the rows, (3,)."""
+        return torch.stack([self.reconstruction.mean(), self.log_prior.mean(), self.entropy.mean()])
 
-def vade_terms(vae: VAE, mixture: DiagonalMixture, values: Tensor, inputs: Tensor, noise: Tensor) -> VadeTerms:
+
+def vade_terms(
+    vae: VAE, mixture: DiagonalMixture, values: Tensor, inputs: Tensor, noise: Tensor
+) -> VadeTerms:
     """Return the terms of the bound with one draw of z.
 
     log_prior is sum_k g_k (log pi_k + E[log N(z | k)] - log g_k) with g_k = p(k | z) of the drawn z, through
@@ -178,7 +183,7 @@ class VaDE(AutoencoderMethod):
         mixture = self._start(bench.trainer.encode()[0], seed).to(bench.trainer.device)
         yield from self._together(bench, mixture, n_joint, clock)
         self._view, self._vae = bench.view, bench.vae
-        self._mixture = frozen(mixture.cpu().to(torch.float64))
+        self._mixture = mixture.cpu().to(torch.float64).requires_grad_(False)
         order = by_size(in_chunks(self._log_proba, bench.trainer.encode()[0]))
         for parameter in mixture.parameters():
             parameter.data = parameter.data[order]
@@ -207,7 +212,7 @@ class VaDE(AutoencoderMethod):
         rate = self.joint_learning_rate
         rate = 0.3 * bench.learning_rate if rate == "auto" else float(rate)
         optimiser = torch.optim.Adam([*bench.vae.parameters(), *mixture.parameters()], lr=rate, fused=True)
-        n_rows, trainer = len(bench.trainer.values), bench.trainer
+        n_rows = len(bench.trainer.values)
         bench.vae.train()
         for epoch in range(n_epochs):
             started, sums = perf_counter(), torch.zeros(3)
@@ -215,17 +220,15 @@ class VaDE(AutoencoderMethod):
                 group["lr"] = decayed(rate, epoch / n_epochs)
             for rows in bench.batches():
                 values, inputs = bench.show(rows)
-                terms = vade_terms(
-                    bench.vae, mixture, values, inputs, bench.noise(len(rows), bench.vae.shape.latent_dim)
-                )
-                means = torch.stack([t.mean() for t in (terms.reconstruction, terms.log_prior, terms.entropy)])
+                noise = bench.noise(len(rows), bench.vae.shape.latent_dim)
+                means = vade_terms(bench.vae, mixture, values, inputs, noise).means()
                 descend(optimiser, -means.sum(), "networks and mixture")
                 sums += means.detach().cpu() * len(rows)
             reconstruction, log_prior, left = (sums / n_rows).tolist()
             speed = n_rows / (perf_counter() - started)
             done = EpochTerms(reconstruction, log_prior, left, rows_per_second=speed)
             yield clock.tick("joint", epoch, n_epochs, self.n_clusters, done)
-        trainer.vae.eval()
+        bench.vae.eval()
 
     def _log_proba(self, codes: Tensor) -> Tensor:
         return torch.log_softmax(self._mixture.log_joint(codes), dim=1)

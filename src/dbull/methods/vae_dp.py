@@ -32,7 +32,7 @@ def standard_normal(n_dims: int, device: torch.device | str = "cpu") -> FrozenMi
 class VAEDP(AutoencoderMethod):
     """A plain variational autoencoder, trained to its end, then `DPMixture` on the means of its codes.
 
-    The networks never hear of the clusters: what `DBULL` gains over this is the gain of learning both together.
+    The networks never hear of the clusters: what `DBULL` gains over this comes of learning both together.
 
     Parameters
     ----------
