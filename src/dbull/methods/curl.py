@@ -214,6 +214,8 @@ class CURL(AutoencoderMethod):
         check_number("poor_stds", self.poor_stds, above=0)
         check_number("buffer_rows", self.buffer_rows, at_least=1, whole=True)
         check_number("wait_steps", self.wait_steps, at_least=0, whole=True)
+        if not isinstance(self.replay, bool | np.bool_):
+            raise ValueError(f"replay must be True or False; got {self.replay!r}.")
         if self.threshold != "auto":
             check_number("threshold", self.threshold, above=-math.inf, also="or 'auto'")
         return 1 if self.n_clusters is None else self.n_clusters

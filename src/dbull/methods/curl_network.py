@@ -8,6 +8,7 @@ p(x | z)      the decoder, which does not see y
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -118,8 +119,7 @@ class CurlNetwork(nn.Module):
         reconstruction = self.vae.likelihood.log_prob(self.vae.decode(z), values[row])
         gain = reconstruction - self.divergence(q)[row, component] - log_q[row, component]
         weighted = log_q[row, component].exp() * gain
-        total = torch.zeros(len(values), device=values.device).index_add(0, row, weighted)
-        return total - torch.log(torch.tensor(float(self.n_active)))
+        return values.new_zeros(len(values)).index_add(0, row, weighted) - math.log(self.n_active)
 
     def bounds_of(self, component: int, values: Tensor, inputs: Tensor, noise: Tensor) -> Tensor:
         """Return each row's bound if it is of one component, plus the log of q for it; noise (N, D)."""

@@ -97,18 +97,25 @@ class VAEDP(AutoencoderMethod):
         self.device = device
         self.callback = callback
 
+    def _unfitted(self, seed: int) -> DPMixture:
+        return DPMixture(
+            concentration=self.concentration,
+            max_evidence=self.max_evidence,
+            max_clusters=self.max_clusters,
+            random_state=seed,
+        )
+
+    def _min_rows(self) -> int:
+        self._unfitted(0).check_parameters()
+        return 2
+
     def _learn(self, rows: Tensor, seed: int) -> Iterator[Progress]:
         bench = prepare(self, rows, seed)
         clock = Clock(bench.n_epochs)
         prior = standard_normal(bench.vae.shape.latent_dim, bench.trainer.device)
         yield from bench.train(clock, prior)
         codes = bench.trainer.encode()[0]
-        self.mixture_ = DPMixture(
-            concentration=self.concentration,
-            max_evidence=self.max_evidence,
-            max_clusters=self.max_clusters,
-            random_state=seed,
-        ).fit(codes.numpy())
+        self.mixture_ = self._unfitted(seed).fit(codes.numpy())
         self._view, self._vae = bench.view, bench.vae
         self.n_clusters_ = self.mixture_.n_clusters_
         self._order = torch.arange(self.n_clusters_)
