@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn import config_context
 from sklearn.mixture import GaussianMixture
 from torch import Tensor, nn
 
@@ -202,7 +203,10 @@ class VaDE(AutoencoderMethod):
             reg_covar=least,
             n_init=self.n_init,
             random_state=seed % 2**32,
-        ).fit(codes.numpy())
+        )
+        # With the dispatch on it refuses to start from k-means; codes are numpy arrays in any case.
+        with config_context(array_api_dispatch=False):
+            found.fit(codes.numpy())
         return DiagonalMixture(found.weights_, found.means_, found.covariances_)
 
     def _together(
