@@ -4,7 +4,8 @@ import copy
 
 import numpy as np
 import pytest
-from sklearn.metrics import adjusted_rand_score
+import torch
+from sklearn.metrics import homogeneity_score
 
 from dbull.methods.curl import CURL
 from dbull.methods.dec import DEC
@@ -17,7 +18,7 @@ METHODS = {
     "dec": DEC(3, **QUICK, joint_epochs=5),
     "vade": VaDE(3, **QUICK, joint_epochs=5),
     "vae-dp": VAEDP(**QUICK),
-    "curl-f": CURL(3, **STREAM),
+    "curl-f": CURL(4, **STREAM),
     "curl-d": CURL(**STREAM, wait_steps=20, buffer_rows=40, poor_stds=5.0),
 }
 
@@ -30,7 +31,8 @@ def kinds(which, n_rows, seed):
     return centres[labels] + rng.normal(size=(n_rows, 12)), labels
 
 
-OLD, NEW = kinds([0, 1], 200, 1)[0], kinds([2, 3], 200, 2)[0]
+OLD, OLD_KINDS = kinds([0, 1], 200, 1)
+NEW = kinds([2, 3], 200, 2)[0]
 
 
 @pytest.fixture(scope="module", params=METHODS)
@@ -69,14 +71,28 @@ def test_expansion(learned):
     assert before.capabilities.expands == (after.n_clusters_ > before.n_clusters_)
 
 
+def level(model):
+    """The mean bound of the old rows, without noise."""
+    inputs = model._inputs(torch.from_numpy(OLD))
+    with torch.no_grad():
+        return float(
+            model._network.bounds(inputs, inputs, torch.zeros(len(OLD), model.n_clusters_, 3)).mean()
+        )
+
+
 def test_forgetting_is_overcome_or_old_rows_are_needed(learned):
-    """Claimed: the next data set is learned without the rows of the first, and those keep their clusters."""
+    """Claimed: the next data set is learned without the rows of the first, and these are still known.
+
+    Their kinds are as well apart as before, and their bound falls by less than half of what it falls by
+    without the claim. Components may change places: CURL promises no more (docs/competitors.md).
+    """
     before, after = learned
     assert before.capabilities.remembers == hasattr(before, "partial_fit")
     if before.capabilities.remembers:
-        assert after.n_data_sets_ == 2
-        same = (after.predict(OLD) == before.predict(OLD)).mean()
-        assert same > 0.8 or adjusted_rand_score(after.predict(OLD), before.predict(OLD)) > 0.8
+        without = copy.deepcopy(before).set_params(replay=False).partial_fit(NEW)
+        apart = [homogeneity_score(OLD_KINDS, model.predict(OLD)) for model in (before, after)]
+        assert apart[1] > apart[0] - 0.1
+        assert level(before) - level(after) < 0.5 * (level(before) - level(without))
 
 
 def test_without_replay_nothing_is_claimed():

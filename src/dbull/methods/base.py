@@ -101,4 +101,4 @@ class Capabilities:
     learns_representation: bool  # codes are learned, not given
     learns_k: bool  # finds the number of clusters by itself
     expands: bool  # finds more clusters when later data bring new kinds
-    remembers: bool  # learns the next data set without the rows of earlier ones, and keeps their clusters
+    remembers: bool  # learns the next data set without rows of earlier ones, and still knows those
