@@ -1,24 +1,42 @@
 """Unsupervised lifelong clustering."""
 
+import importlib
 from typing import TYPE_CHECKING
 
 from dbull.errors import DataError, DbullError, NumericalError
 
 if TYPE_CHECKING:
+    from dbull.methods.curl import CURL
     from dbull.methods.dbull import DBULL
+    from dbull.methods.dec import DEC
     from dbull.methods.dp_mixture import DPMixture
+    from dbull.methods.vade import VaDE
+    from dbull.methods.vae_dp import VAEDP
 
-__all__ = ["DBULL", "DPMixture", "DataError", "DbullError", "NumericalError"]
+__all__ = [
+    "CURL",
+    "DBULL",
+    "DEC",
+    "VAEDP",
+    "DPMixture",
+    "DataError",
+    "DbullError",
+    "NumericalError",
+    "VaDE",
+]
+
+ESTIMATORS = {
+    "CURL": "curl",
+    "DBULL": "dbull",
+    "DEC": "dec",
+    "DPMixture": "dp_mixture",
+    "VAEDP": "vae_dp",
+    "VaDE": "vade",
+}
 
 
 def __getattr__(name: str) -> object:
     """Import estimators when they are first asked for: torch takes seconds, and `dbull --help` needs none."""
-    if name == "DBULL":
-        from dbull.methods.dbull import DBULL
-
-        return DBULL
-    if name == "DPMixture":
-        from dbull.methods.dp_mixture import DPMixture
-
-        return DPMixture
+    if name in ESTIMATORS:
+        return getattr(importlib.import_module(f"dbull.methods.{ESTIMATORS[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -15,6 +15,24 @@ def test_defaults_seed_and_true_k_are_filled_in():
     assert build(method).get_params() == method.parameters
 
 
+@pytest.mark.parametrize(
+    ("name", "parameter"),
+    [("dec", "n_clusters"), ("vade", "n_clusters"), ("curl-f", "n_clusters"), ("gmm", "n_components")],
+)
+def test_those_who_must_know_are_told_the_true_k(name, parameter):
+    method = resolve(MethodChoice(name=name), 0, 7)
+    assert (method.parameters[parameter], method.told_true_k) == (7, 7)
+    own = resolve(MethodChoice(name=name, parameters={parameter: 3}), 0, 7)
+    assert (own.parameters[parameter], own.told_true_k) == (3, None)
+
+
+@pytest.mark.parametrize("name", ["curl-d", "vae-dp", "dbull", "dp-mixture", "bgmm"])
+def test_those_who_find_out_are_told_nothing(name):
+    method = resolve(MethodChoice(name=name), 0, 7)
+    assert method.told_true_k is None
+    assert 7 not in method.parameters.values()
+
+
 def test_registered_parameters_win_over_the_class_and_the_user_over_both():
     assert resolve(MethodChoice(name="bgmm"), 0, 10).parameters["n_components"] == 30
     assert resolve(MethodChoice(name="bgmm"), 0, 10).told_true_k is None

@@ -23,6 +23,7 @@ class RegisteredMethod:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     pca_dims: int | None = None  # project to so many dimensions first
     warm: bool = False  # networks see all rows of the domain that are not held out, before the stream
+    told_true_k_as: str | None = None  # takes the true K, where the class does not declare it itself
 
 
 METHODS: Mapping[str, RegisteredMethod] = {
@@ -51,9 +52,37 @@ METHODS: Mapping[str, RegisteredMethod] = {
         "our Dirichlet process mixture on PCA of the first arrival",
         pca_dims=10,
     ),
+    "dec": RegisteredMethod(
+        "dbull.methods.dec:DEC",
+        "deep embedded clustering, told the true number of classes",
+    ),
+    "vade": RegisteredMethod(
+        "dbull.methods.vade:VaDE",
+        "variational deep embedding, told the true number of classes",
+    ),
+    "vae-dp": RegisteredMethod(
+        "dbull.methods.vae_dp:VAEDP",
+        "a plain variational autoencoder, then our Dirichlet process mixture of its codes",
+    ),
+    "curl-f": RegisteredMethod(
+        "dbull.methods.curl:CURL",
+        "CURL with a fixed number of components, told the true number of classes",
+        told_true_k_as="n_clusters",
+    ),
+    "curl-d": RegisteredMethod(
+        "dbull.methods.curl:CURL",
+        "CURL that adds components where rows are explained poorly",
+    ),
     "kmeans": RegisteredMethod(
         "dbull.experiments.baselines:KMeansTrueK",
         "k-means, told the true number of classes",
+    ),
+    "gmm": RegisteredMethod(
+        "sklearn.mixture:GaussianMixture",
+        "scikit-learn's mixture on PCA, told the true number of classes, refitted on all rows so far",
+        {"n_init": 5},
+        pca_dims=10,
+        told_true_k_as="n_components",
     ),
     "bgmm": RegisteredMethod(
         "sklearn.mixture:BayesianGaussianMixture",
@@ -106,7 +135,7 @@ def resolve(
     parameters = {**known, **entry.parameters}
     if "random_state" in known:
         parameters["random_state"] = seed
-    told_as = getattr(method_class, "told_true_k_as", None)
+    told_as = entry.told_true_k_as or getattr(method_class, "told_true_k_as", None)
     if told_as in given:
         told_as = None  # the user's own number is no secret of the labels
     if told_as is not None:

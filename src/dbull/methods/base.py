@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable, Generator
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,7 +16,7 @@ from sklearn.utils.validation import validate_data
 
 from dbull.errors import DataError
 
-__all__ = ["as_tensor", "check_number", "check_rows", "drained", "new_seed"]
+__all__ = ["Capabilities", "as_tensor", "check_number", "check_rows", "drained", "new_seed"]
 
 Step = TypeVar("Step")
 Result = TypeVar("Result")
@@ -108,3 +109,16 @@ def drained(
         told.append(step)
         if callback is not None:
             callback(step)
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What a method can do: the columns of the paper's table of capabilities.
+
+    A class declares them as `capabilities`; tests/methods/test_capabilities.py shows each claim.
+    """
+
+    learns_representation: bool  # codes are learned, not given
+    learns_k: bool  # finds the number of clusters by itself
+    expands: bool  # finds more clusters when later data bring new kinds
+    remembers: bool  # learns the next data set without rows of earlier ones, and still knows those

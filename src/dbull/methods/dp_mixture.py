@@ -206,6 +206,10 @@ class DPMixture(ClusterMixin, DensityMixin, BaseEstimator):
         """Return whether a data set has been learned to the end."""
         return hasattr(self, "memory_")
 
+    def check_parameters(self) -> None:
+        """Name the first parameter that has a value it cannot have; `fit` does this too."""
+        self._settings(n_columns=1)
+
     # What follows turns arrays into points and the engine's state into fitted attributes.
 
     def _coordinates(self, rows: NDArray[np.float64]) -> _Coordinates:

@@ -1,0 +1,347 @@
+"""What the competing systems share: the autoencoder of `DBULL(objective="paper")`, and answers about rows.
+
+Each of them is a subclass that learns clusters of the codes in its own way and says how probable they are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from dbull.errors import NumericalError, SettingsError, check_known
+from dbull.lifelong.inference import CHUNK_ROWS, encode_rows, padded
+from dbull.lifelong.learn import Progress, decayed
+from dbull.lifelong.objective import FrozenMixture
+from dbull.lifelong.settings import PRETRAININGS, epochs_for, recipe_for
+from dbull.lifelong.training import EpochTerms, Trainer, TrainingRows
+from dbull.methods.base import as_tensor, check_number, check_rows, new_seed
+from dbull.methods.dbull_choices import augmentation, image_shape_of, networks
+from dbull.nets.inputs import KINDS, InputView, fit_inputs, guess_kind
+from dbull.nets.likelihood import LIKELIHOODS
+from dbull.nets.pretrain import stacked_denoising
+from dbull.nets.vae import VAE
+
+__all__ = ["AutoencoderMethod", "Bench", "Clock", "descend", "in_chunks"]
+
+NARROW = 10  # of so few columns none can be spared: a hole in a row makes it another row
+WIDTH_PER_COLUMN = 16  # no layer is wider than so many times the data, unless asked for
+LEAST_BATCH, N_BATCHES = 16, 8  # small data come in several batches, so that there are steps enough
+# The recipe's learning rate is for layers of 2,000; narrower ones bear more, up to so many times as much.
+WIDE, MOST_RATE = 2000, 4.0
+
+
+@dataclass
+class Clock:
+    """Turns what happens into progress, with elapsed time and an estimate of what is left."""
+
+    n_epochs: int  # in all
+    n_done: int = 0
+    started: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.started = perf_counter()
+
+    def tick(
+        self,
+        stage: str,
+        epoch: int,
+        n_epochs: int,
+        n_clusters: int,
+        terms: EpochTerms | None = None,
+        changed_share: float | None = None,
+    ) -> Progress:
+        """Count one epoch (from 0 within its stage) as done and describe the moment."""
+        self.n_done += 1
+        seconds = perf_counter() - self.started
+        left = seconds / self.n_done * max(0, self.n_epochs - self.n_done)
+        return Progress(
+            stage, epoch + 1, n_epochs, n_clusters, n_clusters, seconds, left, terms, (), changed_share
+        )
+
+    def done(self, n_clusters: int) -> Progress:
+        """Describe the end."""
+        return Progress("done", 1, 1, n_clusters, n_clusters, perf_counter() - self.started, 0.0)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Networks and the data set in memory, ready to be worked on."""
+
+    view: InputView
+    trainer: Trainer  # holds networks, values and inputs
+    n_epochs: int  # of training before clusters are looked for
+    n_stacked_epochs: int
+    learning_rate: float
+
+    @property
+    def vae(self) -> VAE:
+        """The networks."""
+        return self.trainer.vae
+
+    @property
+    def generator(self) -> torch.Generator:
+        """Where all randomness of training comes from."""
+        return self.trainer.generator
+
+    def train(self, clock: Clock, prior: FrozenMixture | None = None) -> Iterator[Progress]:
+        """Train the networks before there are clusters; without a prior, as a plain autoencoder."""
+        trainer, n_epochs = self.trainer, self.n_epochs
+        if self.n_stacked_epochs:
+            steps = stacked_denoising(
+                self.vae,
+                trainer.rows.inputs,
+                self.n_stacked_epochs,
+                self.generator,
+                self.learning_rate,
+                trainer.batch_rows,
+            )
+            for _, epoch, error in steps:
+                yield clock.tick("pretrain", epoch, self.n_stacked_epochs, 1, EpochTerms(-error))
+        for epoch in range(n_epochs):
+            terms = trainer.epoch(
+                lambda part: decayed(self.learning_rate, (epoch + part) / n_epochs),  # noqa: B023
+                prior,
+            )
+            yield clock.tick("represent", epoch, n_epochs, 1, terms)
+
+    def batches(self) -> Iterator[Tensor]:
+        """Yield the row numbers of one epoch, batch by batch, in a new random order."""
+        order = torch.randperm(len(self.trainer.rows.values), generator=self.generator)
+        yield from order.split(self.trainer.batch_rows)
+
+    def show(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Return values and encoder inputs of some rows, changed at random where augmentation is on."""
+        trainer = self.trainer
+        values, inputs = trainer.rows.values[rows], trainer.rows.inputs[rows]
+        if trainer.augment is not None:
+            values = trainer.augment(values, self.generator)
+            inputs = self.view.inputs(values)
+        return values.to(trainer.device), inputs.to(trainer.device)
+
+    def noise(self, *shape: int) -> Tensor:
+        """Draw standard normal numbers."""
+        return torch.randn(*shape, generator=self.generator).to(self.trainer.device)
+
+
+def prepare(
+    model: Any,
+    rows: Tensor,
+    seed: int,
+    hidden_dims: tuple[int, ...] | None = None,
+    learned: tuple[InputView, VAE] | None = None,
+) -> Bench:
+    """Check the shared parameters of a model and resolve "auto" for a data set.
+
+    `hidden_dims` are a method's own defaults; `learned` is what earlier data sets left, else all is made new.
+    """
+    check_shared(model)
+    n_rows, n_columns = rows.shape
+    image_shape = image_shape_of(model, n_columns)
+    if learned is not None:
+        view, vae = learned
+        recipe = recipe_for("paper", view.kind)
+    else:
+        kind = guess_kind(rows, image_shape) if model.kind == "auto" else model.kind
+        recipe = recipe_for("paper", kind)
+        widest = WIDTH_PER_COLUMN * n_columns
+        widths = tuple(min(width, widest) for width in hidden_dims or recipe.hidden_dims)
+        latent_dim = min(recipe.latent_dim, n_columns) if model.latent_dim == "auto" else model.latent_dim
+        view = fit_inputs(rows, kind, image_shape, bool(model.front_end))
+        vae = networks(
+            model,
+            rows,
+            view,
+            kind,
+            "mlp",
+            int(latent_dim),
+            image_shape,
+            replace(recipe, hidden_dims=widths),
+            seed,
+        )
+    batch_rows = model.batch_size
+    if batch_rows == "auto":
+        batch_rows = min(recipe.batch_rows, max(LEAST_BATCH, n_rows // N_BATCHES))
+    n_epochs = model.epochs
+    if n_epochs == "auto":
+        n_epochs = epochs_for(n_rows, int(batch_rows), *recipe.epoch_range)
+    rate = model.learning_rate
+    if rate == "auto":
+        width = max((*vae.shape.hidden_dims, vae.shape.latent_dim))
+        rate = recipe.learning_rate * min(MOST_RATE, max(1.0, math.sqrt(WIDE / width)))
+    if image_shape is None and n_columns <= NARROW:
+        recipe = replace(recipe, augment=False)
+    values = view.values(rows)
+    trainer = Trainer(
+        vae=vae,
+        view=view,
+        rows=TrainingRows.of(values, view.inputs(values), None, vae.shape.latent_dim),
+        augment=augmentation(model, recipe, image_shape),
+        graph=None,
+        neighbourhood_weight=0.0,
+        consistency_weight=0.0,
+        batch_rows=int(batch_rows),
+        generator=torch.Generator().manual_seed(seed),
+    )
+    n_stacked = max(1, int(n_epochs) // 4) if model.pretraining == "stacked" else 0
+    return Bench(view, trainer, int(n_epochs), n_stacked, float(rate))
+
+
+def check_shared(model: Any) -> None:
+    """Name the first parameter that has a value it cannot have."""
+    check_known("kind of data", model.kind, ("auto", *KINDS))
+    check_known("likelihood", model.likelihood, ("auto", *LIKELIHOODS))
+    check_known("pretraining", model.pretraining, PRETRAININGS)
+    if model.kind == "images" and model.image_shape is None:
+        raise SettingsError("kind='images' needs image_shape, e.g. image_shape=(28, 28)")
+    for name, least in (("latent_dim", 1), ("epochs", 0), ("joint_epochs", 0), ("batch_size", 1)):
+        if getattr(model, name, "auto") != "auto":
+            check_number(name, getattr(model, name), at_least=least, whole=True, also="or 'auto'")
+    for name in ("learning_rate", "joint_learning_rate"):
+        if getattr(model, name, "auto") != "auto":
+            check_number(name, getattr(model, name), above=0, also="or 'auto'")
+    if model.hidden_dims != "auto":
+        if isinstance(model.hidden_dims, str) or not isinstance(model.hidden_dims, Iterable):
+            raise ValueError(f"hidden_dims must be 'auto' or a tuple of widths; got {model.hidden_dims!r}.")
+        for width in model.hidden_dims:
+            check_number("each of hidden_dims", width, at_least=1, whole=True)
+    if not isinstance(model.front_end, bool | np.bool_):
+        raise ValueError(f"front_end must be True or False; got {model.front_end!r}.")
+    if model.callback is not None and not callable(model.callback):
+        raise ValueError(f"callback must be None or a callable; got {model.callback!r}.")
+    known = isinstance(model.augment, str) and model.augment == "auto"
+    if not (known or model.augment is None or callable(model.augment)):
+        raise ValueError(f"augment must be 'auto', None or a callable; got {model.augment!r}.")
+
+
+def descend(optimiser: torch.optim.Optimizer, loss: Tensor, what: str) -> float:
+    """Take one gradient step and return the loss."""
+    value = loss.item()
+    if not np.isfinite(value):
+        raise NumericalError(
+            f"the loss of {what} is not finite. Lower learning_rate or joint_learning_rate, or look for "
+            "extreme values in the data."
+        )
+    optimiser.zero_grad(set_to_none=True)
+    loss.backward()
+    optimiser.step()
+    return value
+
+
+@torch.no_grad()
+def in_chunks(answer: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
+    """Ask about rows in padded chunks of one size, so that no row's answer depends on the rows beside it."""
+    return torch.cat([answer(padded(chunk))[: len(chunk)] for chunk in rows.split(CHUNK_ROWS)])
+
+
+class AutoencoderMethod(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
+    """An estimator over a trained autoencoder. Subclasses have `_learn` and `_log_proba`."""
+
+    told_shape_as = "image_shape"  # the runner fills this in for images
+    watched_as = "callback"  # the runner listens here; who listens decides no number and is no setting
+    callback: Callable[[Progress], object] | None
+    random_state: Any
+    n_clusters_: int
+    labels_: NDArray[np.int64]
+    _view: InputView
+    _vae: VAE
+
+    def _learn(self, rows: Tensor, seed: int) -> Iterator[Progress]:
+        """Learn rows (N, d) from scratch; set `_view`, `_vae`, `n_clusters_` and what answers need."""
+        raise NotImplementedError
+
+    def _log_proba(self, codes: Tensor) -> Tensor:
+        """Return the log probability (N, K) of each cluster for codes (N, D), float64."""
+        raise NotImplementedError
+
+    def _min_rows(self) -> int:
+        """Return how many rows the first data set must have; parameters are checked here first."""
+        return 2
+
+    def fit(self, X: ArrayLike, y: object = None) -> Any:
+        """Forget everything, then learn the data set X. `y` is ignored.
+
+        A fit that fails leaves the estimator as it was.
+        """
+        return self._all_or_nothing(lambda: self._fit(X))
+
+    def fit_predict(self, X: ArrayLike, y: object = None, **kwargs: Any) -> NDArray[np.int64]:
+        """Learn X and return the cluster id of each row."""
+        labels: NDArray[np.int64] = self.fit(X).labels_
+        return labels
+
+    def predict(self, X: ArrayLike) -> NDArray[np.int64]:
+        """Return the id of the most probable cluster of each row."""
+        ids: NDArray[np.int64] = self._answer(X).argmax(1).numpy()
+        return ids
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Return the probability of each cluster for each row; columns are cluster ids."""
+        proba: NDArray[np.float64] = self._answer(X).exp().numpy()
+        return proba
+
+    def transform(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Return the code of each row, (n_samples, latent_dim)."""
+        codes: NDArray[np.float64] = self._encode(self._inputs(self._rows(X))).numpy()
+        return codes
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Return whether a data set has been learned to the end."""
+        return hasattr(self, "labels_")
+
+    # What follows turns arrays into codes.
+
+    def _all_or_nothing(self, learn: Callable[[], None]) -> Any:
+        before = self.__dict__.copy()
+        try:
+            learn()
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+        return self
+
+    def _fit(self, X: ArrayLike) -> None:
+        min_rows = max(2, self._min_rows())
+        rows = as_tensor(check_rows(self, X, reset=True, min_rows=min_rows, keep_float32=True))
+        self._follow(self._learn(rows, new_seed(self.random_state)))
+        self._n_features_out = self._vae.shape.latent_dim
+        self.labels_ = self._answer_inputs(self._inputs(rows)).argmax(1).numpy()
+
+    def _follow(self, learning: Iterator[Progress]) -> None:
+        self.history_ = []
+        for progress in learning:
+            self.history_.append(progress)
+            if self.callback is not None:
+                self.callback(progress)
+
+    def _rows(self, X: ArrayLike) -> Tensor:
+        check_is_fitted(self)
+        return as_tensor(check_rows(self, X, reset=False, keep_float32=True))
+
+    def _inputs(self, rows: Tensor) -> Tensor:
+        return self._view.inputs(self._view.values(rows))
+
+    def _encode(self, inputs: Tensor) -> Tensor:
+        return encode_rows(self._vae, inputs)[0]
+
+    def _answer(self, X: ArrayLike) -> Tensor:
+        return self._answer_inputs(self._inputs(self._rows(X)))
+
+    def _answer_inputs(self, inputs: Tensor) -> Tensor:
+        return in_chunks(self._log_proba, self._encode(inputs))
+
+
+def by_size(log_proba: Tensor) -> Tensor:
+    """Return the clusters from the one that holds most rows to the one that holds fewest, (K,)."""
+    sizes = torch.bincount(log_proba.argmax(1), minlength=log_proba.shape[1])
+    return sizes.argsort(descending=True, stable=True)

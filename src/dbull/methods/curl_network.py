@@ -1,0 +1,158 @@
+"""The networks of CURL: one encoder with a head for each component, and one decoder.
+
+q(y | x)      softmax of a linear head over the components in use
+q(z | x, y)   diagonal Gaussian from a linear head of its own for each component
+p(z | y)      diagonal Gaussian, learned; p(y) uniform over the components in use
+p(x | z)      the decoder, which does not see y
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from dbull.nets.vae import MAX_LOG_VAR, MIN_LOG_VAR, VAE
+from dbull.probability.gaussian import kl
+
+__all__ = ["LEAST_RESPONSIBILITY", "CurlNetwork"]
+
+# Components below it are left out of a row's sum. What is left, scaled to sum to 1, is itself a q(y | x), so
+# the bound stays a bound, and the decoder runs once or twice per row instead of once per component.
+LEAST_RESPONSIBILITY = 1e-3
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """q(y, z | x) of N rows over the n components in use."""
+
+    log_q: Tensor  # (N, n)
+    mean: Tensor  # (N, n, D)
+    log_var: Tensor  # (N, n, D)
+
+
+class CurlNetwork(nn.Module):
+    """Room for `n_max` components, of which the first `n_active` are in use.
+
+    Parameters
+    ----------
+    vae
+        Encoder and decoder; every component starts with its heads for the code.
+    means, log_vars
+        Start of p(z | y) for the components in use, (n_active, D).
+    """
+
+    counts: Tensor
+
+    def __init__(self, vae: VAE, n_max: int, means: Tensor, log_vars: Tensor, seed: int) -> None:
+        super().__init__()
+        self.vae = vae
+        self.n_active = len(means)
+        n_dims = vae.shape.latent_dim
+        mean_head, log_var_head = vae.mean_head, vae.log_var_head
+        assert isinstance(mean_head, nn.Linear)
+        # Initial weights come from torch's global stream; it is put back as it was.
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.class_head = nn.Linear(mean_head.in_features, n_max)
+        self.mean_weight = nn.Parameter(mean_head.weight.detach().repeat(n_max, 1))  # (n_max * D, hidden)
+        self.mean_bias = nn.Parameter(mean_head.bias.detach().repeat(n_max))
+        self.log_var_weight = nn.Parameter(log_var_head.weight.detach().repeat(n_max, 1))
+        self.log_var_bias = nn.Parameter(log_var_head.bias.detach().repeat(n_max))
+        self.prior_means = nn.Parameter(torch.zeros(n_max, n_dims))
+        self.prior_log_vars = nn.Parameter(torch.zeros(n_max, n_dims))
+        self.prior_means.data[: self.n_active] = means
+        self.prior_log_vars.data[: self.n_active] = log_vars.clamp(MIN_LOG_VAR, MAX_LOG_VAR)
+        self.register_buffer("counts", torch.zeros(n_max, dtype=torch.float64))  # rows learned, by component
+        self.to(mean_head.weight.device)
+
+    @property
+    def n_max(self) -> int:
+        """Components that there is room for."""
+        return len(self.prior_means)
+
+    def head_parameters(self) -> list[nn.Parameter]:
+        """Return what belongs to components: all but encoder trunk and decoder."""
+        return [p for name, p in self.named_parameters() if not name.startswith("vae.")]
+
+    def trained_parameters(self) -> list[nn.Parameter]:
+        """Return all that a gradient reaches; the heads of the autoencoder are behind the components' own."""
+        vae = self.vae
+        inner = [*vae.trunk.parameters(), *vae.decoder.parameters(), *vae.likelihood.parameters()]
+        return [*inner, *self.head_parameters()]
+
+    def posterior(self, inputs: Tensor) -> Posterior:
+        """Return q(y, z | x)."""
+        n, n_dims = self.n_active, self.prior_means.shape[1]
+        hidden = self.vae.trunk(inputs)
+        log_q = torch.log_softmax(self.class_head(hidden)[:, :n], dim=1)
+        some = slice(n * n_dims)
+        mean = nn.functional.linear(hidden, self.mean_weight[some], self.mean_bias[some])
+        log_var = nn.functional.linear(hidden, self.log_var_weight[some], self.log_var_bias[some])
+        shape = (n, n_dims)
+        return Posterior(
+            log_q,
+            mean.unflatten(1, shape),
+            log_var.clamp(MIN_LOG_VAR, MAX_LOG_VAR).unflatten(1, shape),
+        )
+
+    def divergence(self, posterior: Posterior) -> Tensor:
+        """Return KL(q(z | x, y) || p(z | y)), (N, n)."""
+        n = self.n_active
+        return kl(posterior.mean, posterior.log_var, self.prior_means[:n], self.prior_log_vars[:n])
+
+    def bounds(
+        self, values: Tensor, inputs: Tensor, noise: Tensor, least: float = LEAST_RESPONSIBILITY
+    ) -> Tensor:
+        """Return each row's evidence lower bound, (N,), with one draw of z per component; noise (N, n, D).
+
+        sum_y q(y | x) [log p(x | z_y) - KL(q(z | x, y) || p(z | y))] - KL(q(y | x) || p(y))
+        """
+        q = self.posterior(inputs)
+        # The most probable component always stays.
+        kept = (q.log_q >= q.log_q.detach().amax(1, keepdim=True)) | (q.log_q.detach().exp() >= least)
+        log_q = torch.log_softmax(q.log_q.masked_fill(~kept, -torch.inf), dim=1)
+        row, component = kept.nonzero(as_tuple=True)
+        z = q.mean[row, component] + torch.exp(0.5 * q.log_var[row, component]) * noise[row, component]
+        reconstruction = self.vae.likelihood.log_prob(self.vae.decode(z), values[row])
+        gain = reconstruction - self.divergence(q)[row, component] - log_q[row, component]
+        weighted = log_q[row, component].exp() * gain
+        return values.new_zeros(len(values)).index_add(0, row, weighted) - math.log(self.n_active)
+
+    def bounds_of(self, component: int, values: Tensor, inputs: Tensor, noise: Tensor) -> Tensor:
+        """Return each row's bound if it is of one component, plus the log of q for it; noise (N, D)."""
+        q = self.posterior(inputs)
+        z = q.mean[:, component] + torch.exp(0.5 * q.log_var[:, component]) * noise
+        reconstruction = self.vae.likelihood.log_prob(self.vae.decode(z), values)
+        return reconstruction - self.divergence(q)[:, component] + q.log_q[:, component]
+
+    @torch.no_grad()
+    def expand(self, inputs: Tensor) -> int:
+        """Put one more component into use, a copy of the one that holds most of these rows; return it."""
+        best = int(self.posterior(inputs).log_q.exp().sum(0).argmax())
+        new = self.n_active
+        for parameter in self.head_parameters():
+            by_component = parameter.view(self.n_max, -1)
+            by_component[new] = by_component[best]
+        self.n_active += 1
+        return new
+
+    @torch.no_grad()
+    def reorder(self, order: Tensor) -> None:
+        """Give the components in use another order."""
+        n = self.n_active
+        for tensor in (*self.head_parameters(), self.counts):
+            by_component = tensor.view(self.n_max, -1)
+            by_component[:n] = by_component[order.to(tensor.device)]
+
+    @torch.no_grad()
+    def generate(self, n_rows: int, generator: torch.Generator) -> Tensor:
+        """Draw components by the rows they have learned, codes from p(z | y), and return expected values."""
+        device = self.prior_means.device
+        which = torch.multinomial(self.counts[: self.n_active].cpu(), n_rows, True, generator=generator)
+        noise = torch.randn(n_rows, self.prior_means.shape[1], generator=generator).to(device)
+        which = which.to(device)
+        z = self.prior_means[which] + torch.exp(0.5 * self.prior_log_vars[which]) * noise
+        return self.vae.likelihood.mean(self.vae.decode(z))

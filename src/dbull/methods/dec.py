@@ -1,0 +1,188 @@
+"""`DEC`: deep embedded clustering (Xie, Girshick & Farhadi 2016)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from sklearn.cluster import KMeans
+from torch import Tensor
+from torch.nn import functional as F
+
+from dbull.lifelong.learn import Progress
+from dbull.methods.autoencoder import AutoencoderMethod, Bench, Clock, by_size, descend, in_chunks, prepare
+from dbull.methods.base import Capabilities, check_number
+from dbull.nets.augment import Augmentation
+
+__all__ = ["DEC", "log_soft_assignment", "target_distribution"]
+
+MAX_EPOCHS_BETWEEN = 5  # of small data, whose epochs are shorter than the interval between targets
+MOMENTUM = 0.9
+
+
+def log_soft_assignment(codes: Tensor, centres: Tensor, dof: float = 1.0) -> Tensor:
+    """Return log q (N, K), the similarity of codes (N, D) to centres (K, D) by a Student-t kernel.
+
+    q_nk is proportional to (1 + |z_n - c_k|^2 / a)^(-(a + 1) / 2) with a degrees of freedom; equation 1.
+    """
+    squares = (codes[:, None] - centres).square().sum(2)
+    return torch.log_softmax(-0.5 * (dof + 1) * torch.log1p(squares / dof), dim=1)
+
+
+def target_distribution(assignment: Tensor) -> Tensor:
+    """Return p (N, K), sharper than the soft assignment q and fair to small clusters.
+
+    p_nk is proportional to q_nk^2 / f_k, f_k = sum_n q_nk; equation 3.
+    """
+    weight = assignment.square() / assignment.sum(0)
+    return weight / weight.sum(1, keepdim=True)
+
+
+class DEC(AutoencoderMethod):
+    """Deep embedded clustering: an encoder and K centres, sharpened by their own confident assignments.
+
+    An autoencoder is trained, k-means places the centres among its codes, then encoder and centres
+    follow a target distribution made from their present assignments, KL(P || Q), until hardly a row changes.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+        Number of clusters.
+    dof : float, default=1.0
+        Degrees of freedom of the Student-t kernel.
+    n_init : int, default=20
+        Starts of k-means.
+    update_interval : int, default=140
+        Gradient steps between new targets; on small data at most five epochs.
+    tolerance : float, default=1e-3
+        Learning stops when at most this share of rows changes cluster between targets.
+    joint_epochs : "auto" or int, default="auto"
+        Epochs of this second stage, at most; "auto": 100.
+    joint_learning_rate : float, default=0.01
+        Of stochastic gradient descent with momentum 0.9 in the second stage.
+    kind, image_shape, latent_dim, hidden_dims, likelihood, front_end, augment, pretraining, epochs
+        Of the autoencoder, as in `DBULL`; `front_end` is off unless asked for. No layer is wider than 16
+        times the number of columns unless asked for.
+    batch_size, learning_rate, random_state, device, callback
+        As in `DBULL`.
+
+    Attributes
+    ----------
+    n_clusters_ : int
+        Number of clusters.
+    labels_ : ndarray of shape (n_samples,)
+        Cluster of each row learned, the largest being 0.
+    centres_ : ndarray of shape (n_clusters, latent_dim)
+        Centres among the codes.
+    history_ : list of Progress
+        What happened while learning.
+    """
+
+    told_true_k_as = "n_clusters"
+    capabilities = Capabilities(learns_representation=True, learns_k=False, expands=False, remembers=False)
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        dof: float = 1.0,
+        n_init: int = 20,
+        update_interval: int = 140,
+        tolerance: float = 1e-3,
+        kind: str = "auto",
+        image_shape: tuple[int, ...] | None = None,
+        latent_dim: str | int = "auto",
+        hidden_dims: str | tuple[int, ...] = "auto",
+        likelihood: str = "auto",
+        front_end: bool = False,
+        augment: str | Augmentation | None = "auto",
+        pretraining: str = "end-to-end",
+        epochs: str | int = "auto",
+        joint_epochs: str | int = "auto",
+        batch_size: str | int = "auto",
+        learning_rate: str | float = "auto",
+        joint_learning_rate: float = 0.01,
+        random_state: Any = None,
+        device: str = "cpu",
+        callback: Callable[[Progress], object] | None = None,
+    ):
+        self.n_clusters = n_clusters
+        self.dof = dof
+        self.n_init = n_init
+        self.update_interval = update_interval
+        self.tolerance = tolerance
+        self.kind = kind
+        self.image_shape = image_shape
+        self.latent_dim = latent_dim
+        self.hidden_dims = hidden_dims
+        self.likelihood = likelihood
+        self.front_end = front_end
+        self.augment = augment
+        self.pretraining = pretraining
+        self.epochs = epochs
+        self.joint_epochs = joint_epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.joint_learning_rate = joint_learning_rate
+        self.random_state = random_state
+        self.device = device
+        self.callback = callback
+
+    def _min_rows(self) -> int:
+        check_number("n_clusters", self.n_clusters, at_least=1, whole=True)
+        check_number("dof", self.dof, above=0)
+        check_number("n_init", self.n_init, at_least=1, whole=True)
+        check_number("update_interval", self.update_interval, at_least=1, whole=True)
+        check_number("tolerance", self.tolerance, at_least=0)
+        return self.n_clusters
+
+    def _learn(self, rows: Tensor, seed: int) -> Iterator[Progress]:
+        bench = prepare(self, rows, seed)
+        n_joint = 100 if self.joint_epochs == "auto" else int(self.joint_epochs)
+        clock = Clock(bench.n_epochs + n_joint)
+        yield from bench.train(clock)
+        codes = bench.trainer.encode()[0]
+        kmeans = KMeans(self.n_clusters, n_init=self.n_init, random_state=seed % 2**32).fit(codes.numpy())
+        centres = torch.from_numpy(kmeans.cluster_centers_).to(bench.trainer.device, torch.float32)
+        centres.requires_grad_(True)
+        yield from self._sharpen(bench, centres, n_joint, clock)
+        self._view, self._vae = bench.view, bench.vae
+        self._centres = centres.detach().cpu().to(torch.float64)
+        order = by_size(in_chunks(self._log_proba, bench.trainer.encode()[0]))
+        self._centres = self._centres[order]
+        self.centres_ = self._centres.numpy()
+        self.n_clusters_ = self.n_clusters
+        yield clock.done(self.n_clusters_)
+
+    def _sharpen(self, bench: Bench, centres: Tensor, n_epochs: int, clock: Clock) -> Iterator[Progress]:
+        """Train encoder and centres towards the target distribution, which is renewed now and then."""
+        trainer, vae = bench.trainer, bench.vae
+        parameters = [*vae.trunk.parameters(), *vae.mean_head.parameters(), centres]
+        optimiser = torch.optim.SGD(parameters, lr=float(self.joint_learning_rate), momentum=MOMENTUM)
+        interval = min(self.update_interval, MAX_EPOCHS_BETWEEN * trainer.n_steps)
+        target, labels = torch.zeros(0), torch.full((len(trainer.rows.values),), -1)
+        step = 0
+        for epoch in range(n_epochs):
+            changed = 0.0
+            for rows in bench.batches():
+                if step % interval == 0:
+                    log_q = self._assignment_now(bench, centres)
+                    target, before, labels = target_distribution(log_q.exp()), labels, log_q.argmax(1)
+                    changed = float((labels != before).double().mean())
+                    if changed <= self.tolerance:
+                        return
+                inputs = trainer.rows.inputs[rows].to(trainer.device)
+                log_q = log_soft_assignment(vae.encode_mean(inputs), centres, self.dof)
+                loss = F.kl_div(log_q, target[rows].to(log_q), reduction="batchmean")
+                descend(optimiser, loss, "the clusters")
+                step += 1
+            yield clock.tick("joint", epoch, n_epochs, len(centres), changed_share=changed)
+
+    def _assignment_now(self, bench: Bench, centres: Tensor) -> Tensor:
+        codes = bench.trainer.encode()[0]
+        where = centres.detach().cpu().to(codes.dtype)
+        return in_chunks(lambda some: log_soft_assignment(some, where, self.dof), codes)
+
+    def _log_proba(self, codes: Tensor) -> Tensor:
+        return log_soft_assignment(codes, self._centres, float(self.dof))

@@ -1,0 +1,238 @@
+"""`VaDE`: variational deep embedding (Jiang, Zheng, Tan, Tang & Zhou 2017)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn import config_context
+from sklearn.mixture import GaussianMixture
+from torch import Tensor, nn
+
+from dbull.lifelong.learn import Progress, decayed
+from dbull.lifelong.objective import entropy
+from dbull.lifelong.training import EpochTerms
+from dbull.methods.autoencoder import (
+    AutoencoderMethod,
+    Bench,
+    Clock,
+    by_size,
+    descend,
+    in_chunks,
+    prepare,
+)
+from dbull.methods.base import Capabilities, check_number
+from dbull.nets.augment import Augmentation
+from dbull.nets.vae import VAE
+from dbull.probability.gaussian import expected_log_density, log_density
+
+__all__ = ["DiagonalMixture", "VaDE", "vade_terms"]
+
+LEAST_VAR = 1e-6  # of a component at the start, as a share of the mean variance of the codes
+
+
+class DiagonalMixture(nn.Module):
+    """A mixture of diagonal Gaussians whose weights, means and variances are learned by gradients."""
+
+    def __init__(self, weights: NDArray[Any], means: NDArray[Any], variances: NDArray[Any]) -> None:
+        super().__init__()
+
+        def parameter(values: NDArray[Any]) -> nn.Parameter:
+            return nn.Parameter(torch.tensor(np.asarray(values), dtype=torch.float32))
+
+        self.logits = parameter(np.log(np.clip(weights, np.finfo(np.float32).tiny, None)))  # (K,)
+        self.means = parameter(means)  # (K, D)
+        self.log_vars = parameter(np.log(variances))  # (K, D)
+
+    @property
+    def log_weights(self) -> Tensor:
+        """Log of the weights, which sum to 1, (K,)."""
+        return torch.log_softmax(self.logits, dim=0)
+
+    def log_joint(self, z: Tensor) -> Tensor:
+        """Return log pi_k + log N(z | k), (N, K)."""
+        return self.log_weights + log_density(z[:, None], self.means, self.log_vars)
+
+    def expected_log_joint(self, mean: Tensor, log_var: Tensor) -> Tensor:
+        """Return log pi_k + E[log N(z | k)] over N(mean, diag(exp(log_var))), (N, K)."""
+        return self.log_weights + expected_log_density(
+            mean[:, None], log_var[:, None], self.means, self.log_vars
+        )
+
+
+@dataclass(frozen=True)
+class VadeTerms:
+    """The terms of each row's bound, (N,) each."""
+
+    reconstruction: Tensor
+    log_prior: Tensor
+    entropy: Tensor
+
+    def means(self) -> Tensor:
+        """Return the mean of each over the rows, (3,)."""
+        return torch.stack([self.reconstruction.mean(), self.log_prior.mean(), self.entropy.mean()])
+
+
+def vade_terms(
+    vae: VAE, mixture: DiagonalMixture, values: Tensor, inputs: Tensor, noise: Tensor
+) -> VadeTerms:
+    """Return the terms of the bound with one draw of z.
+
+    log_prior is sum_k g_k (log pi_k + E[log N(z | k)] - log g_k) with g_k = p(k | z) of the drawn z, through
+    which gradients flow; equations 9, 12 and 16.
+    """
+    mean, log_var = vae.encode(inputs)
+    z = mean + torch.exp(0.5 * log_var) * noise
+    log_g = torch.log_softmax(mixture.log_joint(z), dim=1)
+    log_prior = (log_g.exp() * (mixture.expected_log_joint(mean, log_var) - log_g)).sum(1)
+    return VadeTerms(vae.likelihood.log_prob(vae.decode(z), values), log_prior, entropy(log_var))
+
+
+class VaDE(AutoencoderMethod):
+    """Variational deep embedding: a variational autoencoder whose prior is a mixture of K diagonal Gaussians.
+
+    An autoencoder is trained, a Gaussian mixture fitted to its codes, then networks and mixture are learned
+    together by gradients of the evidence lower bound.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+        Number of clusters.
+    n_init : int, default=5
+        Starts of the Gaussian mixture on the codes.
+    joint_epochs : "auto" or int, default="auto"
+        Epochs of networks and mixture together; "auto": as many as before.
+    joint_learning_rate : "auto" or float, default="auto"
+        Of Adam in this second stage; "auto": 3/10 of `learning_rate`.
+    kind, image_shape, latent_dim, hidden_dims, likelihood, front_end, augment, pretraining, epochs
+        Of the autoencoder, as in `DBULL`; `front_end` is off unless asked for. No layer is wider than 16
+        times the number of columns unless asked for.
+    batch_size, learning_rate, random_state, device, callback
+        As in `DBULL`.
+
+    Attributes
+    ----------
+    n_clusters_ : int
+        Number of clusters.
+    labels_ : ndarray of shape (n_samples,)
+        Cluster of each row learned, the largest being 0.
+    weights_, means_, variances_ : ndarray
+        Of the mixture: (n_clusters,), (n_clusters, latent_dim) twice.
+    history_ : list of Progress
+        What happened while learning.
+    """
+
+    told_true_k_as = "n_clusters"
+    capabilities = Capabilities(learns_representation=True, learns_k=False, expands=False, remembers=False)
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        n_init: int = 5,
+        kind: str = "auto",
+        image_shape: tuple[int, ...] | None = None,
+        latent_dim: str | int = "auto",
+        hidden_dims: str | tuple[int, ...] = "auto",
+        likelihood: str = "auto",
+        front_end: bool = False,
+        augment: str | Augmentation | None = "auto",
+        pretraining: str = "end-to-end",
+        epochs: str | int = "auto",
+        joint_epochs: str | int = "auto",
+        batch_size: str | int = "auto",
+        learning_rate: str | float = "auto",
+        joint_learning_rate: str | float = "auto",
+        random_state: Any = None,
+        device: str = "cpu",
+        callback: Callable[[Progress], object] | None = None,
+    ):
+        self.n_clusters = n_clusters
+        self.n_init = n_init
+        self.kind = kind
+        self.image_shape = image_shape
+        self.latent_dim = latent_dim
+        self.hidden_dims = hidden_dims
+        self.likelihood = likelihood
+        self.front_end = front_end
+        self.augment = augment
+        self.pretraining = pretraining
+        self.epochs = epochs
+        self.joint_epochs = joint_epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.joint_learning_rate = joint_learning_rate
+        self.random_state = random_state
+        self.device = device
+        self.callback = callback
+
+    def _min_rows(self) -> int:
+        check_number("n_clusters", self.n_clusters, at_least=1, whole=True)
+        check_number("n_init", self.n_init, at_least=1, whole=True)
+        return self.n_clusters
+
+    def _learn(self, rows: Tensor, seed: int) -> Iterator[Progress]:
+        bench = prepare(self, rows, seed)
+        n_joint = bench.n_epochs if self.joint_epochs == "auto" else int(self.joint_epochs)
+        clock = Clock(bench.n_epochs + n_joint)
+        yield from bench.train(clock)
+        mixture = self._start(bench.trainer.encode()[0], seed).to(bench.trainer.device)
+        yield from self._together(bench, mixture, n_joint, clock)
+        self._view, self._vae = bench.view, bench.vae
+        self._mixture = mixture.cpu().to(torch.float64).requires_grad_(False)
+        order = by_size(in_chunks(self._log_proba, bench.trainer.encode()[0]))
+        for parameter in mixture.parameters():
+            parameter.data = parameter.data[order]
+        self.weights_ = mixture.log_weights.exp().numpy()
+        self.means_ = mixture.means.numpy()
+        self.variances_ = mixture.log_vars.exp().numpy()
+        self.n_clusters_ = self.n_clusters
+        yield clock.done(self.n_clusters_)
+
+    def _start(self, codes: Tensor, seed: int) -> DiagonalMixture:
+        """Fit a mixture to the codes by expectation-maximisation."""
+        least = LEAST_VAR * float(codes.var(0, correction=0).mean()) + np.finfo(np.float32).tiny
+        found = GaussianMixture(
+            self.n_clusters,
+            covariance_type="diag",
+            reg_covar=least,
+            n_init=self.n_init,
+            random_state=seed % 2**32,
+        )
+        # With the dispatch on it refuses to start from k-means; codes are numpy arrays in any case.
+        with config_context(array_api_dispatch=False):
+            found.fit(codes.numpy())
+        return DiagonalMixture(found.weights_, found.means_, found.covariances_)
+
+    def _together(
+        self, bench: Bench, mixture: DiagonalMixture, n_epochs: int, clock: Clock
+    ) -> Iterator[Progress]:
+        """Train networks and mixture on the bound."""
+        rate = self.joint_learning_rate
+        rate = 0.3 * bench.learning_rate if rate == "auto" else float(rate)
+        optimiser = torch.optim.Adam([*bench.vae.parameters(), *mixture.parameters()], lr=rate, fused=True)
+        n_rows = len(bench.trainer.rows.values)
+        bench.vae.train()
+        for epoch in range(n_epochs):
+            started, sums = perf_counter(), torch.zeros(3)
+            for group in optimiser.param_groups:
+                group["lr"] = decayed(rate, epoch / n_epochs)
+            for rows in bench.batches():
+                values, inputs = bench.show(rows)
+                noise = bench.noise(len(rows), bench.vae.shape.latent_dim)
+                means = vade_terms(bench.vae, mixture, values, inputs, noise).means()
+                descend(optimiser, -means.sum(), "networks and mixture")
+                sums += means.detach().cpu() * len(rows)
+            reconstruction, log_prior, left = (sums / n_rows).tolist()
+            speed = n_rows / (perf_counter() - started)
+            done = EpochTerms(reconstruction, log_prior, left, rows_per_second=speed)
+            yield clock.tick("joint", epoch, n_epochs, self.n_clusters, done)
+        bench.vae.eval()
+
+    def _log_proba(self, codes: Tensor) -> Tensor:
+        return torch.log_softmax(self._mixture.log_joint(codes), dim=1)
