@@ -86,8 +86,8 @@ class FrontEnd:
         cells = (pool_x @ cells[:, :, :-2].flatten(2)).unflatten(2, (self.n_orientations, -1))
         features = cells.permute(2, 0, 1, 3).roll(-n_below, 0).flatten(0, 2)
         length = features.square().sum(0).sqrt_().clamp_(min=TINY)
-        unit: Tensor = features.div_(length).clamp_(min=0).sqrt_().T
-        return unit
+        roots: Tensor = features.div_(length).clamp_(min=0).sqrt_()
+        return roots.T
 
 
 def straightened(images: Tensor) -> Tensor:
