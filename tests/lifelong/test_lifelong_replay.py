@@ -247,7 +247,7 @@ def test_consistency_is_the_squared_distance_per_row(past, rows):
 def test_consistency_holds_replayed_codes(past, rows):
     moved = {}
     for weight in (0.0, 1000.0):
-        trainer = make_trainer(past, rows, weight)
+        trainer = make_trainer(past, rows.flip(1), weight)  # columns in another order: all is new
         for _ in range(5):
             trainer.epoch(lambda part: 1e-2)
         distance = trainer.encode_replayed().float() - trainer.rows.kept_codes

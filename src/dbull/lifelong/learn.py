@@ -73,7 +73,8 @@ def learn(
     replay = past.replay(s.n_replay, s.replay_per_cluster, generator) if past is not None else None
     data = TrainingRows.of(values, inputs, replay, state.vae.shape.latent_dim)
     graph = None
-    if s.join_threshold > 0 or (s.neighbourhood_weight > 0 and learns):
+    drawn_together = s.join_threshold > 0 or (s.neighbourhood_weight > 0 and learns)
+    if drawn_together and len(data.inputs) > 1:  # one row alone has no neighbour
         graph = build_graph(data.inputs, s.n_neighbours, generator, s.graph_dims, s.graph_cosine)
         yield clock.now("graph")
     if learns:
@@ -128,7 +129,7 @@ def pretrain(
 
 def novelty_of(state: LearnerState, inputs: Tensor, n_std: float = 2.0) -> float:
     """Return the share of rows that the clusters of the past find strange; 1 if they cannot say."""
-    if not state.imprints:
+    if not state.imprints or not state.imprints.keys() >= set(state.memory.ids):
         return 1.0
     clusters = range(state.n_clusters)
     scores = torch.stack([cluster_scores(inputs, state.imprints_of(c)) for c in clusters], dim=1)

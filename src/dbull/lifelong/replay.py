@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from dbull.errors import SettingsError
 from dbull.lifelong.drift import carried
 from dbull.lifelong.imprint import draw_rows
 from dbull.lifelong.inference import decode_codes, encode_rows
@@ -60,6 +61,11 @@ class Past:
         self.overall = state.memory.overall
         self.posterior = state.posterior
         self.source = source
+        if source == "imprints" and not self.imprints.keys() >= set(self.ids):
+            raise SettingsError(
+                "replay='imprints' needs imprints of all that was learned, and a data set was learned with "
+                "another replay, which keeps none. Go on with that one."
+            )
         self._probes: list[Tensor] = []
         self._before: list[Tensor] = []
         if source != "none":
