@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from dbull.lifelong.bounds import elbo_of
 from dbull.lifelong.codes import CodeMixture
 from dbull.lifelong.drift import encoder_fingerprint
-from dbull.lifelong.events import ClusterEvent
 from dbull.lifelong.groups import mixing, number_clusters, place_newborns
 from dbull.lifelong.imprint import Imprint, imprint_of, pooled
 from dbull.lifelong.neighbourhood import NeighbourGraph, affinity, edge_weights
@@ -29,11 +31,13 @@ N_HELD = 20  # rows that stand for a component which is no row's first choice
 class Arrival:
     """A data set that has been learned and is about to go."""
 
+    values: Tensor  # (N, d)
     inputs: Tensor  # (N, n_inputs)
     codes: Tensor  # (N, D) float64
     var: Tensor | None  # of the codes, if the statistics count it
     replay: Replay | None
     graph: NeighbourGraph | None  # of the rows and, behind them, the replayed ones
+    novel_share: float  # rows that the clusters of the past find strange
 
 
 def fold_in(
@@ -54,7 +58,7 @@ def fold_in(
             var = None if arrival.var is None else arrival.var[known]
             counted = Points.from_rows(arrival.codes[known], var)
             mixture.memory.refill([local_summary(mixture.fitted.posterior, counted)])
-    state.events += _births(state, mixture, placed)
+    newborns = _newborns(state, mixture, placed)
     provisional = state.memory.ids
     final = state.memory.fold()
     ids = tuple(final[component_id] for component_id in provisional)
@@ -66,13 +70,14 @@ def fold_in(
     state.fingerprint = encoder_fingerprint(state.vae)
     state.n_data_sets += 1
     state.n_rows += len(arrival.inputs)
+    _write_down(state, arrival, newborns, n_strangers=int((~known).sum()))
 
 
 @dataclass(frozen=True)
 class _Placed:
     """Where components belong."""
 
-    cluster_of: Tensor  # (K,)
+    cluster_of: Tensor  # (K,) ids; those of new clusters are the next to be given
     contact: Tensor  # (K, n_old) how much each newborn is mixed with each old cluster
 
 
@@ -87,23 +92,29 @@ class _Rows:
 
 def _place(state: LearnerState, mixture: CodeMixture, arrival: Arrival, s: LearnSettings) -> _Placed:
     """Give each component its cluster: old ones keep theirs, newborns join one or found their own."""
-    memory, n_old = mixture.memory, state.n_clusters
+    memory, old, n_old = mixture.memory, state.cluster_ids, state.n_clusters
+    place = {cluster: i for i, cluster in enumerate(old)}
     newborn = ~memory.established
     node_of = torch.zeros(memory.n_components, dtype=torch.int64)
     node_of[newborn] = n_old + torch.arange(int(newborn.sum()))
     for k in (~newborn).nonzero()[:, 0].tolist():
-        node_of[k] = state.owner[memory.ids[k]]
+        node_of[k] = place[state.owner[memory.ids[k]]]
     n_nodes = n_old + int(newborn.sum())
     group, contact = torch.arange(n_nodes), torch.zeros(n_nodes, n_old, dtype=torch.float64)
     if arrival.graph is not None and s.join_threshold > 0 and n_nodes > n_old:
         nodes = node_of[mixture.labels]
         if arrival.replay is not None:
-            nodes = torch.cat([nodes, arrival.replay.clusters])
+            replayed = torch.tensor([place[c] for c in arrival.replay.clusters.tolist()], dtype=torch.int64)
+            nodes = torch.cat([nodes, replayed])
         sizes = torch.bincount(nodes, minlength=n_nodes)
         contact = mixing(edge_weights(arrival.graph, nodes, n_nodes), sizes)[:, :n_old]
         near = affinity(arrival.graph.nearest(s.n_join_neighbours), nodes, n_nodes)
         group = place_newborns(near, contact, n_old, s.join_threshold, s.mixed_share)
-    return _Placed(number_clusters(group[node_of], mixture.labels, n_old), contact[node_of])
+    numbers = number_clusters(group[node_of], mixture.labels, n_old)
+    n_new = max(0, int(numbers.max()) + 1 - n_old)
+    given = state.ledger.ids_given
+    ids = torch.tensor([*old, *range(given, given + n_new)], dtype=torch.int64)
+    return _Placed(ids[numbers], contact[node_of])
 
 
 def _calibrate(
@@ -152,29 +163,64 @@ def _imprint(
             imprints[component_id] = fresh if before is None else pooled(before, fresh, rank)
 
 
-def _births(state: LearnerState, mixture: CodeMixture, placed: _Placed) -> list[ClusterEvent]:
-    """Describe new clusters and what old ones took in."""
-    memory, n_old = mixture.memory, state.n_clusters
+@dataclass(frozen=True)
+class _Newborn:
+    """New components that found a cluster, or that an old one took in."""
+
+    cluster: int
+    n_rows: float
+    evidence: dict[str, Any]
+
+
+def _newborns(state: LearnerState, mixture: CodeMixture, placed: _Placed) -> dict[int, _Newborn]:
+    """Describe new clusters and what old ones took in, by cluster."""
+    memory, old = mixture.memory, state.cluster_ids
     gaps = merge_gaps(mixture.fitted.prior, memory.total)
     counts = memory.total.counts
-    events = []
+    found = {}
     newborn = (~memory.established).nonzero()[:, 0].tolist()
     for cluster in sorted({int(placed.cluster_of[k]) for k in newborn}):
         members = [k for k in newborn if int(placed.cluster_of[k]) == cluster]
         largest = max(members, key=lambda k: float(counts[k]))
-        others = (placed.cluster_of != cluster) if cluster >= n_old else memory.established
+        others = memory.established if cluster in old else (placed.cluster_of != cluster)
         gain = float(-gaps[largest][others].max()) if bool(others.any()) else 0.0
         contact = placed.contact[largest]
-        nearest = int(contact.argmax()) if len(contact) else None
-        events.append(
-            ClusterEvent(
-                "birth" if cluster >= n_old else "growth",
-                state.n_data_sets + 1,
-                cluster,
-                float(counts[members].sum()),
-                gain,
-                nearest,
-                float(contact.max()) if len(contact) else 0.0,
-            )
-        )
-    return events
+        evidence = {
+            "elbo_gain": gain if math.isfinite(gain) else None,  # nats better than without it
+            "nearest": old[int(contact.argmax())] if len(contact) else None,
+            "mixing": float(contact.max()) if len(contact) else 0.0,  # with the nearest; 1: as one
+            "n_components": len(members),
+        }
+        found[cluster] = _Newborn(cluster, float(counts[members].sum()), evidence)
+    return found
+
+
+def _write_down(
+    state: LearnerState, arrival: Arrival, newborns: dict[int, _Newborn], n_strangers: int
+) -> None:
+    """Enter the arrival into the ledger: rows of each cluster as `predict` tells them, births, growths."""
+    ledger, n_rows = state.ledger, len(arrival.inputs)
+    ids, counts = state.assign(arrival.codes).unique(return_counts=True)
+    rows = dict.fromkeys(state.cluster_ids, 0) | dict(zip(ids.tolist(), counts.tolist(), strict=True))
+    elbo = elbo_of(state, arrival.values, arrival.inputs, arrival.codes)
+    evidence = {
+        "n_rows": n_rows,
+        "novel_share": arrival.novel_share,
+        "n_strangers": n_strangers,  # rows that were answered but did not count
+        "n_clusters": state.n_clusters,
+        "rows_per_cluster": {str(cluster): n for cluster, n in rows.items() if n},
+        "elbo": elbo if math.isfinite(elbo) else None,
+    }
+    ledger.arrival(n_rows, evidence=evidence)
+    for cluster, n in rows.items():
+        born = newborns.get(cluster)
+        if cluster not in ledger:
+            assert born is not None, "only newborn components found a cluster"
+            given = ledger.born(n, evidence=born.evidence)
+            assert given == cluster, "ids are given in the order in which clusters were placed"
+            continue
+        ledger.seen(cluster, n)
+        if born is not None:
+            ledger.grown(cluster, round(born.n_rows), born.evidence)
+    shares = state.weights.clamp(max=1.0).tolist()
+    ledger.weigh(dict(zip(state.cluster_ids, shares, strict=True)))

@@ -99,7 +99,8 @@ def learn(
         codes, var = inputs.to(torch.float64), None
         mixture.search(codes, None)
         yield clock.now("search")
-    arrival = Arrival(inputs, codes, var if s.use_encoder_variance else None, replay, graph)
+    counted_var = var if s.use_encoder_variance else None
+    arrival = Arrival(values, inputs, codes, counted_var, replay, graph, novel)
     fold_in(state, mixture, arrival, s, generator)
     yield clock.now("done", n_clusters=state.n_clusters)
     return state
@@ -131,7 +132,7 @@ def novelty_of(state: LearnerState, inputs: Tensor, n_std: float = 2.0) -> float
     """Return the share of rows that the clusters of the past find strange; 1 if they cannot say."""
     if not state.imprints or not state.imprints.keys() >= set(state.memory.ids):
         return 1.0
-    clusters = range(state.n_clusters)
+    clusters = state.cluster_ids
     scores = torch.stack([cluster_scores(inputs, state.imprints_of(c)) for c in clusters], dim=1)
     # A cluster may have no scale: few rows, or it is the first choice of none.
     scales = [state.calibrations.get(c, Calibration()) for c in clusters]

@@ -41,6 +41,12 @@ class Ledger:
 
     __hash__ = None  # type: ignore[assignment]
 
+    def __deepcopy__(self, memo: object) -> Ledger:
+        # Records and events never change, so that sharing them is safe however many there are.
+        other = Ledger()
+        other.__dict__.update(vars(self), _records=dict(self._records), _events=list(self._events))
+        return other
+
     def __getitem__(self, cluster: int) -> ClusterRecord:
         return self._known(cluster)
 
@@ -119,6 +125,18 @@ class Ledger:
         record, rows = self._living(cluster), _count("rows", rows)
         last = self._now() if rows else record.last_seen
         self._put(replace(record, rows=record.rows + rows, last_seen=last))
+
+    def grown(
+        self,
+        cluster: int,
+        rows: int,
+        evidence: Mapping[str, Any] | None = None,
+        *,
+        time: str | None = None,
+    ) -> None:
+        """Note that a cluster took in something new of the present arrival; `seen` counts its rows."""
+        record = self._living(cluster)
+        self._events.append(self._event("growth", (record.id,), _count("rows", rows), time, evidence))
 
     def weigh(self, weights: Mapping[int, float | None]) -> None:
         """Set the shares that the mixture gives to clusters. No event: every arrival does it."""

@@ -40,6 +40,11 @@ class Calibration:
             self.n_rows + other.n_rows, self.total + other.total, self.total_squares + other.total_squares
         )
 
+    def shifted(self, by: float) -> Calibration:
+        """Return the record of the same rows if each score were higher by this much."""
+        squares = self.total_squares + 2 * by * self.total + self.n_rows * by**2
+        return Calibration(self.n_rows, self.total + self.n_rows * by, squares)
+
     def threshold(self, n_std: float) -> float:
         """Return the score `n_std` standard deviations below the usual one; minus infinity if none is."""
         if self.n_rows == 0:

@@ -35,7 +35,7 @@ class Replay:
     inputs: Tensor  # (R, n_inputs)
     values: Tensor  # (R, d) what the snapshot decodes them to
     codes: Tensor  # (R, D) where the snapshot encodes them
-    clusters: Tensor  # (R,)
+    clusters: Tensor  # (R,) ids
     from_values: bool  # whether inputs are those of the values, so that values may be augmented
 
     def __len__(self) -> int:
@@ -88,9 +88,8 @@ class Past:
         """Draw `n_rows` rows of each cluster, or in all as the mixture weighs its components."""
         if self.source == "none" or n_rows == 0:
             return None
-        n_clusters = int(self.cluster_of.max()) + 1
         weights = self.overall.counts if per_cluster else mean_weights(self.posterior)
-        groups = [self.cluster_of == c for c in range(n_clusters)] if per_cluster else [weights > 0]
+        groups = [self.cluster_of == c for c in self.cluster_of.unique()] if per_cluster else [weights > 0]
         parts, clusters = [], []
         for group in groups:
             share = torch.where(group, weights, 0.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -11,12 +12,12 @@ from torch import Tensor
 
 from dbull.errors import NumericalError
 from dbull.lifelong.drift import encoder_fingerprint
-from dbull.lifelong.events import ClusterEvent
 from dbull.lifelong.imprint import Imprint
 from dbull.lifelong.inference import CHUNK_ROWS, padded
+from dbull.lifelong.ledger import Ledger
 from dbull.lifelong.novelty import Calibration
 from dbull.mixture.memory import StatsMemory
-from dbull.mixture.posterior import MixturePosterior, global_step
+from dbull.mixture.posterior import MixturePosterior, global_step, mean_weights
 from dbull.mixture.prior import MixturePrior, paper_prior
 from dbull.mixture.stats import SufficientStats
 from dbull.mixture.updates import Points, local_step, log_joint, log_predictive
@@ -36,14 +37,14 @@ class LearnerState:
     memory: StatsMemory
     prior: MixturePrior
     posterior: MixturePosterior
-    owner: dict[int, int]  # id of component -> cluster
+    owner: dict[int, int]  # id of component -> id of its cluster
     seed: int
     n_data_sets: int = 0
     n_rows: int = 0
     n_pretrain_rows: int = 0  # unlabelled rows of the domain that the networks saw beforehand
     imprints: dict[int, Imprint] = field(default_factory=dict)  # by id of component
     calibrations: dict[int, Calibration] = field(default_factory=dict)  # by cluster
-    events: list[ClusterEvent] = field(default_factory=list)
+    ledger: Ledger = field(default_factory=Ledger)  # every cluster that has ever been, and what happened
     fingerprint: str = ""  # of the encoder that the statistics belong to
 
     @classmethod
@@ -56,13 +57,25 @@ class LearnerState:
 
     @property
     def cluster_of(self) -> Tensor:
-        """Cluster of each component, (K,)."""
+        """Id of the cluster of each component, (K,)."""
         return torch.tensor([self.owner[i] for i in self.memory.ids], dtype=torch.int64)
+
+    @property
+    def cluster_ids(self) -> tuple[int, ...]:
+        """Ids of the clusters that rows can belong to, oldest first; a merge leaves gaps."""
+        return tuple(sorted(set(self.owner.values())))
 
     @property
     def n_clusters(self) -> int:
         """Number of clusters; each is one component or several."""
-        return max(self.owner.values(), default=-1) + 1
+        return len(self.cluster_ids)
+
+    @property
+    def weights(self) -> Tensor:
+        """Expected weight of each cluster, (n_clusters,), in the order of `cluster_ids`."""
+        places = torch.searchsorted(torch.tensor(self.cluster_ids, dtype=torch.int64), self.cluster_of)
+        weights = mean_weights(self.posterior)
+        return torch.zeros(self.n_clusters, dtype=weights.dtype).index_add_(0, places, weights)
 
     def copy(self) -> LearnerState:
         """Return a learner that shares nothing that learning changes."""
@@ -82,14 +95,40 @@ class LearnerState:
 
     def imprints_of(self, cluster: int) -> list[Imprint]:
         """Return the imprints of a cluster's components."""
-        return [self.imprints[i] for i, owner in self.owner.items() if owner == cluster]
+        return [
+            self.imprints[i] for i, owner in self.owner.items() if owner == cluster and i in self.imprints
+        ]
 
     def log_proba(self, codes: Tensor) -> Tensor:
-        """Return the log probability of each cluster, (N, n_clusters), for latent means (N, D)."""
+        """Return the log probability of each of `cluster_ids`, (N, n_clusters), for latent means (N, D)."""
         of_components = self._by_chunks(local_step, codes)
         cluster_of = self.cluster_of
-        members = [of_components[:, cluster_of == c] for c in range(self.n_clusters)]
+        members = [of_components[:, cluster_of == c] for c in self.cluster_ids]
         return torch.stack([torch.logsumexp(part, dim=1) for part in members], dim=1)
+
+    def assign(self, codes: Tensor) -> Tensor:
+        """Return the id of the most probable cluster of each code, (N,)."""
+        ids: Tensor = torch.tensor(self.cluster_ids, dtype=torch.int64)[self.log_proba(codes).argmax(1)]
+        return ids
+
+    def spread(self, cluster: int) -> float:
+        """Return the root mean square distance of a cluster's codes from their mean."""
+        total = self.memory.total.select((self.cluster_of == cluster).nonzero()[:, 0])
+        n_rows = total.counts.sum().clamp_min(torch.finfo(torch.float64).tiny)
+        mean = total.sum_z.sum(0) / n_rows
+        square = total.sum_zz.sum(0).diagonal().sum() / n_rows
+        return float((square - mean.square().sum()).clamp_min(0.0).sqrt())
+
+    def merge(self, older: int, newer: int) -> None:
+        """Make one cluster of two: the components of the newer one belong to the older from now on."""
+        self.ledger.merged(older, newer)
+        sizes = {c: sum(imprint.n_rows for imprint in self.imprints_of(c)) for c in (older, newer)}
+        self.owner = {i: older if owner == newer else owner for i, owner in self.owner.items()}
+        if newer in self.calibrations:
+            # In the larger cluster each part has its share of the density.
+            total = sum(sizes.values())
+            self.calibrations[older] = self.calibrations[older].shifted(math.log(sizes[older] / total))
+            self.calibrations[older] += self.calibrations.pop(newer).shifted(math.log(sizes[newer] / total))
 
     def log_density(self, codes: Tensor) -> Tensor:
         """Return the log predictive density of each code, (N,)."""

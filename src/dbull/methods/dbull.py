@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -21,14 +21,13 @@ from sklearn.base import (
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from dbull.lifelong.events import ClusterEvent
-from dbull.lifelong.inference import CHUNK_ROWS, decode_codes, encode_rows, row_bounds
+from dbull.lifelong.bounds import bounds_of
+from dbull.lifelong.inference import CHUNK_ROWS, decode_codes, encode_rows
 from dbull.lifelong.learn import Progress, learn, novelty_of, pretrain
-from dbull.lifelong.objective import FrozenMixture
+from dbull.lifelong.ledger import Event
 from dbull.lifelong.state import LearnerState
 from dbull.methods.base import as_tensor, check_number, check_rows, drained, new_seed
 from dbull.methods.dbull_choices import choose, choose_again
-from dbull.mixture.elbo import elbo_terms
 from dbull.mixture.posterior import mean_weights
 from dbull.nets.augment import Augmentation
 from dbull.probability.normal_wishart import expected_covariance
@@ -41,7 +40,7 @@ class Preview:
     """What learning a data set would change."""
 
     rows: dict[int, int]  # cluster -> rows of the data set
-    events: tuple[ClusterEvent, ...]  # births and growths
+    events: tuple[Event, ...]  # the arrival, births and growths
     novel_share: float  # rows that the clusters of the past find strange
 
 
@@ -127,7 +126,8 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
     n_clusters_ : int
         Number of clusters.
     cluster_ids_ : ndarray of shape (n_clusters_,)
-        Ids, the largest cluster first; columns of `predict_proba` are in this order.
+        Ids of the clusters that rows can belong to, oldest first, those of the first data set by size.
+        Columns of `predict_proba` are in this order. 0, 1, 2, ... until clusters are merged.
     labels_ : ndarray of shape (n_samples,)
         Cluster ids of the rows learned.
     weights_ : ndarray of shape (n_clusters_,)
@@ -136,8 +136,11 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
         Evidence lower bound of the rows learned, in the units of the data.
     history_ : list of Progress
         What happened while learning the latest data set.
-    events_ : list of ClusterEvent
-        Births and growths of clusters, with the evidence for them.
+    events_ : tuple of Event
+        Arrivals, births, growths, merges, renamings and retirements, with the evidence for them.
+    clusters_ : list of dict
+        Every cluster that has ever been: id, name, rows, weight, first_seen and last_seen (arrivals, from
+        0), spread (root mean square distance of its codes from their mean), parents, status, merged_into.
     n_data_sets_ : int
         Data sets learned.
     chosen_ : dict
@@ -158,6 +161,7 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
     told_shape_as = "image_shape"  # the runner fills this in for images
     watched_as = "callback"  # the runner listens here; who listens decides no number and is no setting
     state_: LearnerState
+    labels_: NDArray[np.int64]
 
     def __init__(
         self,
@@ -283,11 +287,11 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
         check_is_fitted(self)
         rows = self._rows(X)
         state = drained(self._learning(self.state_, rows))[0]
-        clusters = state.log_proba(encode_rows(state.vae, state.view.inputs(state.view.values(rows)))[0])
-        counts = torch.bincount(clusters.argmax(1), minlength=state.n_clusters)
+        events = state.ledger.events[len(self.state_.ledger.events) :]
+        told = events[0].evidence["rows_per_cluster"]
         return Preview(
-            {cluster: int(n) for cluster, n in enumerate(counts.tolist())},
-            tuple(state.events[len(self.state_.events) :]),
+            {cluster: told.get(str(cluster), 0) for cluster in state.cluster_ids},
+            events,
             novelty_of(self.state_, self.state_.view.inputs(self.state_.view.values(rows))),
         )
 
@@ -361,7 +365,7 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
         """
         rows = self._rows(X)
         values = self.state_.view.values(rows)
-        bounds = self._bounds(values, self.state_.view.inputs(values)) - self._log_volume()
+        bounds = bounds_of(self.state_, values, self.state_.view.inputs(values))
         scores: NDArray[np.float64] = bounds.numpy()
         return scores
 
@@ -396,6 +400,66 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
         decoded: NDArray[np.float64] = self._decode(mean[None])[0]
         return decoded
 
+    @property
+    def events_(self) -> tuple[Event, ...]:
+        """What happened, oldest first."""
+        check_is_fitted(self)
+        return self.state_.ledger.events
+
+    @property
+    def clusters_(self) -> list[dict[str, Any]]:
+        """Every cluster that has ever been, oldest first."""
+        check_is_fitted(self)
+        living = set(self.state_.cluster_ids)
+        return [
+            {**row, "spread": self.state_.spread(row["id"]) if row["id"] in living else None}
+            for row in self.state_.ledger.table()
+        ]
+
+    def resolve(self, ids: ArrayLike) -> NDArray[np.int64]:
+        """Return the present id of each id ever given: after merges the one it lives on under."""
+        check_is_fitted(self)
+        return self.state_.ledger.resolve(ids)
+
+    def rename(self, cluster: int, name: str | None) -> DBULL:
+        """Give a cluster a name, or take it away with None; its id stays."""
+        return self._edited(lambda state: state.ledger.rename(cluster, name))
+
+    def merge_clusters(self, ids: Iterable[int]) -> DBULL:
+        """Make one cluster of several. The oldest id stays; `resolve` leads from the others to it.
+
+        Nothing is learned anew: from now on `predict` answers with the oldest id where it would have with one
+        of the others, and also where their probabilities together are the largest.
+        """
+        given = sorted(set(ids))
+        if len(given) < 2:
+            raise ValueError(f"merge_clusters needs at least two different ids; got {given}.")
+        oldest, *others = given
+
+        def merge(state: LearnerState) -> None:
+            for other in others:
+                state.merge(oldest, other)
+
+        return self._edited(merge)
+
+    def retire(self, cluster: int) -> DBULL:
+        """Mark a cluster as no longer wanted. Rows that belong to it still get its id, and it keeps learning.
+
+        Without it its rows would be forced into clusters where they do not belong; leave out what is retired
+        by the status in `clusters_`.
+        """
+        return self._edited(lambda state: state.ledger.retire(cluster))
+
+    def _edited(self, change: Callable[[LearnerState], None]) -> DBULL:
+        """Change a copy of the state by hand, and take it if all went well."""
+        check_is_fitted(self)
+        state = self.state_.copy()
+        change(state)
+        self._adopt(state)
+        if hasattr(self, "labels_"):
+            self.labels_ = state.ledger.resolve(self.labels_)
+        return self
+
     def __sklearn_is_fitted__(self) -> bool:
         """Return whether a data set has been learned to the end."""
         return hasattr(self, "state_") and self.n_data_sets_ > 0
@@ -418,53 +482,28 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
         return rows
 
     def _ids(self, codes: torch.Tensor) -> NDArray[np.int64]:
-        ids: NDArray[np.int64] = self.state_.log_proba(codes).argmax(1).numpy()
+        ids: NDArray[np.int64] = self.state_.assign(codes).numpy()
         return ids
 
     def _known(self, cluster: int) -> int:
         if cluster not in self.cluster_ids_:
-            raise ValueError(f"there is no cluster {cluster!r}; ids are 0 to {self.n_clusters_ - 1}.")
+            raise ValueError(f"there is no cluster {cluster!r}; ids are {self.cluster_ids_.tolist()}.")
         return int(cluster)
 
-    def _bounds(self, values: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
-        """Return each row's bound, or its density if there are no networks, in the units of the values."""
-        state = self.state_
-        if not state.vae.learns:
-            return state.log_density(inputs.to(torch.float64))
-        frozen = FrozenMixture.of(state.posterior, next(state.vae.parameters()).device)
-        return row_bounds(state.vae, frozen, values, inputs, state.seed)
-
-    def _log_volume(self) -> float:
-        """Return the log of the units that densities are divided by; probabilities have none."""
-        if self.state_.vae.shape.likelihood == "bernoulli":
-            return 0.0
-        scale = self.state_.view.scale.to(torch.float64)
-        return float(scale.log().sum() * (self.n_features_in_ / len(scale)))
-
     def _publish(self, state: LearnerState, rows: torch.Tensor) -> None:
-        """Set the fitted attributes."""
+        """Set the fitted attributes after a data set was learned."""
+        self._adopt(state)
+        self.labels_ = self._ids(self._encode(rows))
+        elbo = next(event for event in reversed(state.ledger.events) if event.kind == "arrival").evidence[
+            "elbo"
+        ]
+        self.elbo_ = float("nan") if elbo is None else float(elbo)
+
+    def _adopt(self, state: LearnerState) -> None:
+        """Set the fitted attributes that a state alone decides."""
         self.state_ = state
         self.n_data_sets_ = state.n_data_sets
-        self.events_ = list(state.events)
         self.n_clusters_ = state.n_clusters
-        self.cluster_ids_ = np.arange(self.n_clusters_)
+        self.cluster_ids_ = np.array(state.cluster_ids, dtype=np.int64)
+        self.weights_ = state.weights.numpy()
         self._n_features_out = state.vae.shape.latent_dim
-        weights = mean_weights(state.posterior)
-        self.weights_ = (
-            torch.zeros(self.n_clusters_, dtype=weights.dtype)
-            .index_add_(0, state.cluster_of, weights)
-            .numpy()
-        )
-        values = state.view.values(rows)
-        inputs = state.view.inputs(values)
-        codes = encode_rows(state.vae, inputs)[0]
-        self.labels_ = self._ids(codes)
-        # A predictive density integrates the posterior out, so a sum of them is no bound.
-        bounds = self._bounds(values, inputs) if state.vae.learns else state.code_bounds(codes)
-        divergence = elbo_terms(state.prior, state.posterior, state.memory.total)
-        self.elbo_ = (
-            float(bounds.sum())
-            + divergence.stick_divergence
-            + divergence.component_divergence
-            - len(rows) * self._log_volume()
-        )
