@@ -6,8 +6,9 @@ from dbull.experiments.capabilities import capabilities_of, capability_table
 from dbull.experiments.registry import METHODS
 
 DOCS = Path(__file__).parents[2] / "docs" / "competitors.md"
-# Table 3 of the paper; DBULL itself is left to its own tests.
+# Table 3 of the paper.
 PAPER = {
+    "dbull": (True, True, True, True),
     "dec": (True, False, False, False),
     "vade": (True, False, False, False),
     "vae-dp": (True, True, True, False),

@@ -26,7 +26,7 @@ from dbull.lifelong.inference import CHUNK_ROWS, decode_codes, encode_rows
 from dbull.lifelong.learn import Progress, learn, novelty_of, pretrain
 from dbull.lifelong.ledger import Event
 from dbull.lifelong.state import LearnerState
-from dbull.methods.base import as_tensor, check_number, check_rows, drained, new_seed
+from dbull.methods.base import Capabilities, as_tensor, check_number, check_rows, drained, new_seed
 from dbull.methods.dbull_choices import choose, choose_again
 from dbull.mixture.posterior import mean_weights
 from dbull.nets.augment import Augmentation
@@ -159,6 +159,7 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
     """
 
     told_shape_as = "image_shape"  # the runner fills this in for images
+    capabilities = Capabilities(learns_representation=True, learns_k=True, expands=True, remembers=True)
     watched_as = "callback"  # the runner listens here; who listens decides no number and is no setting
     state_: LearnerState
     labels_: NDArray[np.int64]
