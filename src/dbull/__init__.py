@@ -6,9 +6,10 @@ from dbull.errors import DataError, DbullError, NumericalError
 
 if TYPE_CHECKING:
     from dbull.methods.dbull import DBULL
+    from dbull.methods.dbull_storage import load
     from dbull.methods.dp_mixture import DPMixture
 
-__all__ = ["DBULL", "DPMixture", "DataError", "DbullError", "NumericalError"]
+__all__ = ["DBULL", "DPMixture", "DataError", "DbullError", "NumericalError", "load"]
 
 
 def __getattr__(name: str) -> object:
@@ -17,6 +18,10 @@ def __getattr__(name: str) -> object:
         from dbull.methods.dbull import DBULL
 
         return DBULL
+    if name == "load":
+        from dbull.methods.dbull_storage import load
+
+        return load
     if name == "DPMixture":
         from dbull.methods.dp_mixture import DPMixture
 
