@@ -8,6 +8,7 @@ from dbull.errors import DataError, DbullError, NumericalError
 if TYPE_CHECKING:
     from dbull.methods.curl import CURL
     from dbull.methods.dbull import DBULL
+    from dbull.methods.dbull_storage import load
     from dbull.methods.dec import DEC
     from dbull.methods.dp_mixture import DPMixture
     from dbull.methods.vade import VaDE
@@ -23,20 +24,22 @@ __all__ = [
     "DbullError",
     "NumericalError",
     "VaDE",
+    "load",
 ]
 
-ESTIMATORS = {
+MODULES = {
     "CURL": "curl",
     "DBULL": "dbull",
     "DEC": "dec",
     "DPMixture": "dp_mixture",
     "VAEDP": "vae_dp",
     "VaDE": "vade",
+    "load": "dbull_storage",
 }
 
 
 def __getattr__(name: str) -> object:
     """Import estimators when they are first asked for: torch takes seconds, and `dbull --help` needs none."""
-    if name in ESTIMATORS:
-        return getattr(importlib.import_module(f"dbull.methods.{ESTIMATORS[name]}"), name)
+    if name in MODULES:
+        return getattr(importlib.import_module(f"dbull.methods.{MODULES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -408,10 +408,15 @@ def test_an_id_that_occurs_twice_is_refused(small):
         Ledger.from_json(document)
 
 
-def test_the_wrong_number_of_earlier_events_is_refused(small):
+def test_more_earlier_events_than_were_left_out_are_refused(small):
     document = small.to_json(since=4)
-    with pytest.raises(ModelFileError, match="4 expected, 3 found"):
-        Ledger.from_json(document, earlier=small.events[:3])
+    with pytest.raises(ModelFileError, match="4 expected, 5 found"):
+        Ledger.from_json(document, earlier=small.events[:5])
+
+
+def test_the_oldest_events_may_be_lost(small):
+    read = Ledger.from_json(small.to_json(since=4), earlier=small.events[1:4])
+    assert (read.n_earlier_events, read.n_events, read.events) == (1, small.n_events, small.events[1:])
 
 
 def test_the_ledger_needs_no_torch():

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from dbull.cli import bench, data
+from dbull.cli import bench, clusters, data, history, learn, predict, setup
 
 __all__ = ["app", "main"]
 
@@ -20,7 +20,12 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("bench")(bench.bench)
+for _command in (
+    *(setup.init, learn.learn, learn.watch, predict.predict, predict.preview),
+    *(clusters.clusters, clusters.events, clusters.rename, clusters.merge, clusters.retire),
+    *(history.history, history.rollback, history.diff, history.check, setup.doctor, bench.bench),
+):
+    app.command()(_command)
 app.add_typer(data.app, name="data")
 
 

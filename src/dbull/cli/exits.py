@@ -9,19 +9,21 @@ from types import FrameType
 
 import typer
 
-from dbull.errors import DataError, DbullError, FolderInUseError, ResultsError, SettingsError
+from dbull.errors import DataError, DbullError, FolderInUseError, ModelFileError, ResultsError, SettingsError
 
 __all__ = ["ExitCode", "exit_codes"]
 
 
 class ExitCode(IntEnum):
-    """What the process tells its caller. 4 and 6 belong to commands on models."""
+    """What the process tells its caller; docs/command-line.md says when."""
 
     DONE = 0
     FAULT = 1
     USAGE = 2
     DATA_REFUSED = 3
+    MODEL_DAMAGED = 4
     OTHER_WRITER = 5
+    CONDITION_MET = 6
     INTERRUPTED = 130
     TERMINATED = 143
 
@@ -61,6 +63,8 @@ def _code_of(error: DbullError) -> ExitCode:
         return ExitCode.USAGE
     if isinstance(error, (DataError, ResultsError)):
         return ExitCode.DATA_REFUSED
+    if isinstance(error, ModelFileError):
+        return ExitCode.MODEL_DAMAGED
     if isinstance(error, FolderInUseError):
         return ExitCode.OTHER_WRITER
     return ExitCode.FAULT

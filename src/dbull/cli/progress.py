@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from dbull.experiments.run import Learning, RunDone, StepDone, Watch
 
-__all__ = ["MIB", "download_progress", "follow"]
+__all__ = ["MIB", "course", "download_progress", "epochs", "follow", "make_bar", "stage", "time_left"]
 
 MIB = 2**20
 SECONDS_BETWEEN_LINES = 5.0
@@ -58,7 +58,7 @@ def download_progress(name: str, quiet: bool) -> Iterator[Callable[[int, int], N
         from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
 
         columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-        with _bar(*columns) as bar:
+        with make_bar(*columns) as bar:
             task = bar.add_task(name, total=None)
             yield lambda done, total: bar.update(task, completed=done, total=total)
     else:
@@ -109,10 +109,10 @@ class _Lines:
     def learning(self, event: "Learning") -> None:
         if monotonic() - self._last >= SECONDS_BETWEEN_EPOCHS:
             at = f"arrival {event.arrival + 1}/{event.n_arrivals}, " if event.n_arrivals > 1 else ""
-            left = _left(event.progress)
+            left = time_left(event.progress)
             self._say(
-                f"{_name(event)}: {at}{_stage(event.progress)} {_epochs(event.progress)}, "
-                f"{_course(event.progress)}{f', {left} left' if left else ''}"
+                f"{_name(event)}: {at}{stage(event.progress)} {epochs(event.progress)}, "
+                f"{course(event.progress)}{f', {left} left' if left else ''}"
             )
 
     def step(self, step: "StepDone") -> None:
@@ -145,11 +145,11 @@ class _LiveBar:
         progress = event.progress
         self._bar.update(
             self._epochs,
-            description=f"  {_stage(progress)}",
+            description=f"  {stage(progress)}",
             completed=progress.epoch,
             total=progress.n_epochs,
-            state=_course(progress),
-            left=_left(progress),
+            state=course(progress),
+            left=time_left(progress),
         )
 
     def step(self, step: "StepDone") -> None:
@@ -187,7 +187,7 @@ def _run_bar() -> "Progress":
             left = task.fields["left"]
             return super().render(task) if left is None else Text(left, style="progress.remaining")
 
-    return _bar(
+    return make_bar(
         TextColumn("{task.description}"),
         BarColumn(bar_width=12, table_column=Column(no_wrap=True)),
         MofNCompleteColumn(table_column=Column(no_wrap=True)),
@@ -196,7 +196,8 @@ def _run_bar() -> "Progress":
     )
 
 
-def _bar(*columns: "ProgressColumn") -> "Progress":
+def make_bar(*columns: "ProgressColumn") -> "Progress":
+    """Return a live display on standard error that leaves nothing behind."""
     from rich.console import Console
     from rich.progress import Progress
 
@@ -216,15 +217,17 @@ def _state(step: "StepDone") -> str:
 # What a method says of itself is a `Progress` of `DBULL`, or has its attributes.
 
 
-def _stage(progress: Any) -> str:
+def stage(progress: Any) -> str:
+    """Say what is being done."""
     return str(progress.stage)
 
 
-def _epochs(progress: Any) -> str:
+def epochs(progress: Any) -> str:
+    """Say how far the stage is."""
     return f"{progress.epoch}/{progress.n_epochs}"
 
 
-def _course(progress: Any) -> str:
+def course(progress: Any) -> str:
     """Say how good the latest epoch was, how many components there are, and how fast it goes."""
     n_components = f"{progress.n_components} component{'s' if progress.n_components > 1 else ''}"
     terms = progress.terms
@@ -236,7 +239,8 @@ def _course(progress: Any) -> str:
     return f"{what} {terms.elbo:.2f}/row, {n_components}{speed}"
 
 
-def _left(progress: Any) -> str:
+def time_left(progress: Any) -> str:
+    """Say how long it will still take, or nothing if that is not known."""
     if progress.seconds_left is None:
         return ""
     minutes, seconds = divmod(round(progress.seconds_left), 60)

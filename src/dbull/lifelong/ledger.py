@@ -84,6 +84,11 @@ class Ledger:
         return tuple(r.id for r in self._records.values() if r.status == "active")
 
     @property
+    def living_ids(self) -> tuple[int, ...]:
+        """Ids of the clusters that rows can belong to: the active and the retired, oldest first."""
+        return tuple(r.id for r in self._records.values() if r.living)
+
+    @property
     def n_rows(self) -> int:
         """Rows of all clusters together."""
         return sum(record.rows for record in self._records.values())
@@ -273,7 +278,7 @@ class Ledger:
     def from_json(
         cls, document: object, *, earlier: Sequence[Event] | None = None, where: str = "clusters.json"
     ) -> Ledger:
-        """Read what `to_json` gave; `earlier` are the events that it left out, if they are wanted.
+        """Read what `to_json` gave; `earlier` are the events that it left out, or the latest of them.
 
         Raises
         ------
@@ -291,12 +296,13 @@ class Ledger:
                 "events": list_of(Event.from_json),
             },
         )
-        if earlier is not None and len(earlier) != fields["n_earlier_events"]:
-            fail(f"{where}.n_earlier_events", f"{fields['n_earlier_events']} expected, {len(earlier)} found")
+        expected, found = fields["n_earlier_events"], len(earlier or ())
+        if found > expected:
+            fail(f"{where}.n_earlier_events", f"{expected} expected, {found} found")
         ledger = cls()
         ledger._next_id, ledger._n_arrivals = fields["ids_given"], fields["n_arrivals"]
         ledger._records = {record.id: record for record in fields["clusters"]}
-        ledger._n_earlier_events = 0 if earlier is not None else fields["n_earlier_events"]
+        ledger._n_earlier_events = expected - found
         ledger._events = [*(earlier or ()), *fields["events"]]
         ids = [record.id for record in fields["clusters"]]
         if ids != sorted(set(ids)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
@@ -28,6 +29,7 @@ from dbull.lifelong.ledger import Event
 from dbull.lifelong.state import LearnerState
 from dbull.methods.base import Capabilities, as_tensor, check_number, check_rows, drained, new_seed
 from dbull.methods.dbull_choices import choose, choose_again
+from dbull.methods.dbull_storage import Origin, now, save
 from dbull.mixture.posterior import mean_weights
 from dbull.nets.augment import Augmentation
 from dbull.probability.normal_wishart import expected_covariance
@@ -143,6 +145,8 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
         0), spread (root mean square distance of its codes from their mean), parents, status, merged_into.
     n_data_sets_ : int
         Data sets learned.
+    origin_ : Origin
+        Folder and generation that the model was last saved to or loaded from, if any.
     chosen_ : dict
         What "auto" was resolved to.
     n_features_in_ : int
@@ -163,6 +167,8 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
     watched_as = "callback"  # the runner listens here; who listens decides no number and is no setting
     state_: LearnerState
     labels_: NDArray[np.int64]
+    elbo_: float
+    origin_: Origin
 
     def __init__(
         self,
@@ -264,6 +270,25 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
             self._publish(self._drained(self._learning(state, rows)), rows)
         return self
 
+    def save(self, path: str | os.PathLike[str], *, note: str = "") -> DBULL:
+        """Write the model to a folder, as one more generation if it was saved there or loaded from there.
+
+        `dbull.load` gives it back, to predict with or to go on learning, to the bit. Earlier generations
+        stay; a crash at any moment leaves the folder as it was or with the new generation whole. No row is
+        written.
+
+        Raises
+        ------
+        SettingsError
+            if the folder holds another model
+        ConflictError
+            if another process went on from the same generation
+        """
+        if not hasattr(self, "state_"):
+            check_is_fitted(self)
+        save(self, path, note=note, time=now())
+        return self
+
     def pretrain(self, X: ArrayLike, y: object = None) -> DBULL:
         """Train the networks on unlabelled rows of the domain before the stream; no cluster is learned.
 
@@ -279,6 +304,7 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
                 raise ValueError("encoder='identity' has no networks to pretrain.")
             self.chosen_ = choices.described()
             fresh = LearnerState.fresh(choices.kind, choices.view, choices.vae, seed)
+            self.__dict__.pop("origin_", None)
             self.state_ = self._drained(pretrain(fresh, rows, choices.settings, choices.augment))
             self.n_data_sets_ = 0
         return self
@@ -314,6 +340,7 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
         seed = new_seed(self.random_state)
         choices = choose(self, rows, seed)
         self.chosen_ = choices.described()
+        self.__dict__.pop("origin_", None)  # ids begin anew, so this is another model from now on
         return LearnerState.fresh(choices.kind, choices.view, choices.vae, seed)
 
     def _learning(self, state: LearnerState, rows: torch.Tensor) -> Generator[Progress, None, LearnerState]:
@@ -499,6 +526,12 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
             "elbo"
         ]
         self.elbo_ = float("nan") if elbo is None else float(elbo)
+
+    def restore(self, state: LearnerState, elbo: float | None) -> None:
+        """Become the model of a state that was read from a file."""
+        self._adopt(state)
+        if elbo is not None:
+            self.elbo_ = elbo
 
     def _adopt(self, state: LearnerState) -> None:
         """Set the fitted attributes that a state alone decides."""

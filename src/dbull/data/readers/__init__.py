@@ -16,7 +16,7 @@ from dbull.data.readers.images import read_images
 from dbull.data.readers.numpy_files import read_npy, read_npy_stream, read_npz
 from dbull.errors import DataError
 
-__all__ = ["Chunk", "ReadSettings", "read_chunks", "read_table"]
+__all__ = ["SUFFIXES", "Chunk", "ReadSettings", "read_chunks", "read_table"]
 
 _READERS: dict[str, Callable[[Path, ReadSettings], Iterator[Chunk]]] = {
     ".npy": read_npy,
@@ -27,6 +27,7 @@ _READERS: dict[str, Callable[[Path, ReadSettings], Iterator[Chunk]]] = {
     ".arrow": read_arrow,
     ".feather": read_arrow,
 }
+SUFFIXES = tuple(_READERS)  # of the files that can be read
 
 
 def read_chunks(

@@ -1,0 +1,167 @@
+"""``dbull clusters``, ``events``, ``rename``, ``merge``, ``retire``: clusters, and changes by hand."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dbull.cli.exits import exit_codes
+from dbull.cli.options import AsJson, Generation, Model
+from dbull.cli.output import show_json, show_table
+from dbull.errors import SettingsError, check_known
+
+if TYPE_CHECKING:
+    from dbull.methods.dbull import DBULL
+
+__all__ = ["clusters", "events", "merge", "rename", "retire"]
+
+COLUMNS = ("id", "name", "rows", "weight", "first_seen", "last_seen", "spread", "status")
+Id = Annotated[
+    int, typer.Argument(metavar="ID", help="As `dbull clusters` shows it.", min=0, show_default=False)
+]
+
+
+def clusters(
+    model: Model,
+    cluster: Annotated[
+        int | None,
+        typer.Argument(metavar="[ID]", help="One cluster and what happened to it.", show_default=False),
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Also merged and dissolved ones.")] = False,
+    generation: Generation = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the clusters: rows, weight, first and last arrival (from 0), spread in latent space, status.
+
+    Example: `dbull clusters model`, `dbull clusters model 3`.
+    """
+    with exit_codes():
+        from dbull.cli.learning import open_model
+
+        rows = open_model(model, generation)[0].clusters_
+        if cluster is not None:
+            _show_one(model, rows, cluster, generation, as_json)
+            return
+        shown = [row for row in rows if everything or row["status"] in ("active", "retired")]
+        if as_json:
+            show_json(shown)
+        else:
+            show_table(shown, (*COLUMNS, "merged_into") if everything else COLUMNS)
+
+
+def events(
+    model: Model,
+    since: Annotated[
+        int | None, typer.Option("--since", help="Only those after this generation.", show_default=False)
+    ] = None,
+    kind: Annotated[
+        str | None, typer.Option("--kind", help="arrival, birth, growth, merge, rename, retirement...")
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also rollbacks and what they left behind.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List what happened: arrivals, births, growths, merges, names, retirements, each with its evidence.
+
+    Example: `dbull events model --kind birth --json`.
+    """
+    with exit_codes():
+        from dbull.lifelong.records import KINDS
+        from dbull.store import ModelFolder
+
+        if kind is not None:
+            check_known("kind of event", kind, (*KINDS, "rollback"))
+        found = [
+            event
+            for event in ModelFolder(model).events(abandoned=everything)
+            if (since is None or event["generation"] > since) and (kind is None or event["kind"] == kind)
+        ]
+        if as_json:
+            show_json(found)
+        else:
+            show_table(_told(found), ("generation", "time", "kind", "clusters", "rows", "evidence"))
+
+
+def rename(
+    model: Model,
+    cluster: Id,
+    name: Annotated[str, typer.Argument(metavar="NAME", help='"" takes the name away.', show_default=False)],
+) -> None:
+    """Give a cluster a name; its id stays.
+
+    Example: `dbull rename model 3 heels`.
+    """
+    _change(model, lambda learner: learner.rename(cluster, name or None), f"rename {cluster} {name!r}")
+
+
+def merge(
+    model: Model,
+    clusters: Annotated[
+        list[int], typer.Argument(metavar="ID ID...", help="Two or more.", show_default=False)
+    ],
+) -> None:
+    """Make one cluster of several; the oldest id stays, and the others lead to it.
+
+    Example: `dbull merge model 3 7`.
+    """
+
+    def change(learner: "DBULL") -> None:
+        if len(set(clusters)) < 2:
+            raise SettingsError("merge needs at least two different ids")
+        learner.merge_clusters(clusters)
+
+    _change(model, change, f"merge {' '.join(map(str, clusters))}")
+
+
+def retire(model: Model, cluster: Id) -> None:
+    """Mark a cluster as no longer wanted; its rows still get its id, and `status` says so.
+
+    Example: `dbull retire model 4`.
+    """
+    _change(model, lambda learner: learner.retire(cluster), f"retire {cluster}")
+
+
+def _change(path: Path, change: "Callable[[DBULL], object]", note: str) -> None:
+    """Change a model by hand, as one more generation."""
+    with exit_codes():
+        from dbull.methods.dbull_storage import load_generation, now, save
+        from dbull.store import ModelFolder
+
+        folder = ModelFolder(path)
+        loaded = folder.load()
+        learner = load_generation(folder, loaded)
+        change(learner)
+        reading = loaded.checkpoint.settings.get("reading", {})
+        manifest = save(learner, path, note=note, time=now(), reading=reading)
+        typer.echo(f"generation {manifest.generation}: {note}")
+
+
+def _show_one(
+    model: Path, rows: list[dict[str, Any]], cluster: int, generation: int | None, as_json: bool
+) -> None:
+    from dbull.store import ModelFolder
+
+    record = next((row for row in rows if row["id"] == cluster), None)
+    if record is None:
+        raise SettingsError(f"no cluster has the id {cluster}; `dbull clusters {model} --all` lists them")
+    found = [e for e in ModelFolder(model).events(generation) if cluster in e["clusters"]]
+    if as_json:
+        show_json({**record, "events": found})
+        return
+    for field, value in record.items():
+        typer.echo(f"{field:<12}{value if value is not None else '-'}")
+    show_table(_told(found), ("generation", "time", "kind", "clusters", "rows", "evidence"))
+
+
+def _told(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return events with their evidence as short text."""
+    told = []
+    for event in found:
+        evidence = {
+            k: v for k, v in event.get("evidence", {}).items() if v is not None and not isinstance(v, dict)
+        }
+        short = ", ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in evidence.items())
+        told.append({**event, "evidence": short or None})
+    return told

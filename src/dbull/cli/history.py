@@ -1,0 +1,155 @@
+"""``dbull history``, ``rollback``, ``diff`` and ``check``: the generations of a model folder."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dbull.cli.exits import ExitCode, exit_codes
+from dbull.cli.options import AsJson, Model
+from dbull.cli.output import show_json, show_table
+from dbull.errors import ModelFileError
+
+__all__ = ["check", "diff", "history", "rollback"]
+
+MOST_CHANGES = 40  # lines of a comparison for people
+
+Number = Annotated[
+    int, typer.Argument(metavar="GEN", help="As `dbull history` shows it.", show_default=False)
+]
+
+
+def history(model: Model, as_json: AsJson = False) -> None:
+    """List the generations, oldest first: when, what, how many inputs and ids.
+
+    Example: `dbull history model`.
+    """
+    with exit_codes():
+        from dbull.store import ModelFolder
+
+        folder = ModelFolder(model)
+        rows: list[dict[str, Any]] = []
+        for entry in folder.history():
+            kept = entry.manifest
+            if kept is None:
+                rows.append({"generation": entry.generation, "problem": entry.problem})
+                continue
+            rows.append(
+                {
+                    "generation": entry.generation,
+                    "time": kept.time,
+                    "note": f"back to {kept.restores}" if kept.restores is not None else kept.note,
+                    "rows": sum(one.rows for one in kept.learned_inputs[:1]),
+                    "ids_given": kept.ids_given,
+                    "bytes": sum(record.bytes for record in kept.files.values()),
+                    "problem": None,
+                }
+            )
+        if not rows:
+            raise ModelFileError(f"{model}: there is no model here; name the folder of a model, or learn one")
+        if as_json:
+            show_json(rows)
+        else:
+            columns = ("generation", "time", "note", "rows", "ids_given", "bytes")
+            damaged = any(row["problem"] for row in rows)
+            show_table(rows, (*columns, "problem") if damaged else columns)
+
+
+def rollback(
+    model: Model,
+    to: Number,
+    note: Annotated[str, typer.Option(help="Why, for the history.", show_default=False)] = "",
+) -> None:
+    """Bring an older generation back as a new one. Nothing is deleted; ids given since stay taken.
+
+    Inputs learned since are forgotten with it, so they may be learned again.
+
+    Example: `dbull rollback model 3`.
+    """
+    with exit_codes():
+        from dbull.methods.dbull_storage import now
+        from dbull.store import ModelFolder
+
+        manifest = ModelFolder(model).rollback(to, note=note, time=now())
+        typer.echo(f"generation {manifest.generation}: back to {to}")
+
+
+def diff(
+    model: Model,
+    a: Number,
+    b: Annotated[int, typer.Argument(metavar="GEN", show_default=False)],
+    as_json: AsJson = False,
+) -> None:
+    """Show what the second generation has different from the first.
+
+    Example: `dbull diff model 1 2`.
+    """
+    with exit_codes():
+        from dbull.store import ModelFolder
+
+        found = ModelFolder(model).diff(a, b)
+        if as_json:
+            show_json({**asdict(found), "equal": found.equal})
+            return
+        if found.equal:
+            typer.echo(f"generations {a} and {b} answer alike")
+        for name in found.learned:
+            typer.echo(f"+ learned {name}")
+        for name in found.unlearned:
+            typer.echo(f"- learned {name}")
+        changes = [*found.settings, *found.data_schema, *found.documents]
+        for change in changes[:MOST_CHANGES]:
+            typer.echo(f"  {change.place}: {change.before!s:.60} -> {change.after!s:.60}")
+        if len(changes) > MOST_CHANGES:
+            typer.echo(f"  and {len(changes) - MOST_CHANGES} more; --json lists all")
+        for tensor in found.tensors:
+            by = f", by at most {tensor.largest:.4g}" if tensor.largest is not None else ""
+            typer.echo(f"  {tensor.group}/{tensor.name}: {tensor.before} -> {tensor.after}{by}")
+
+
+def check(model: Model, as_json: AsJson = False) -> None:
+    """Look at every file of every generation; name what is damaged and how to mend it (exit code 4).
+
+    Example: `dbull check model`.
+    """
+    with exit_codes():
+        from dbull.cli.learning import open_model
+        from dbull.store import ModelFolder
+
+        folder = ModelFolder(model)
+        if not folder.generations():
+            raise ModelFileError(f"{model}: there is no model here; name the folder of a model, or learn one")
+        report = folder.check()
+        problems = [_told(finding.path, finding.text) for finding in report.problems]
+        if folder.latest() in report.sound:
+            try:
+                open_model(model)
+            except ModelFileError as error:  # every file is as it was written, and yet it is no model of ours
+                problems.append(_told(model, str(error)))
+        if as_json:
+            notes = [_told(finding.path, finding.text) for finding in report.notes]
+            show_json(
+                {
+                    "ok": not problems,
+                    "generations": list(report.generations),
+                    "sound": list(report.sound),
+                    "problems": problems,
+                    "notes": notes,
+                }
+            )
+        else:
+            typer.echo(f"{len(report.sound)} of {len(report.generations)} generations are sound")
+            for problem in problems:
+                typer.echo(
+                    f"problem: {'' if problem['path'] in problem['text'] else problem['path'] + ': '}"
+                    f"{problem['text']}"
+                )
+            for finding in report.notes:
+                typer.echo(f"note: {finding.path}: {finding.text}")
+        if problems:
+            raise typer.Exit(ExitCode.MODEL_DAMAGED)
+
+
+def _told(path: Path, text: str) -> dict[str, str]:
+    return {"path": str(path), "text": text}

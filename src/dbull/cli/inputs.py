@@ -1,0 +1,151 @@
+"""Files as arrivals: columns in the order of the model, pieces of bounded size, known by their content."""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dbull.cli.config import Reading
+from dbull.errors import AlreadyLearnedError, DataError
+from dbull.store import LearnedInput, hash_file
+from dbull.store.learned import LearnedRecord
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from dbull.data.readers import Chunk
+    from dbull.methods.dbull import DBULL
+
+__all__ = ["Piece", "Source", "chunks_for", "column_names", "open_source"]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One arrival of a source."""
+
+    rows: "np.ndarray"
+    names: tuple[str, ...] | None
+    sample_shape: tuple[int, ...]
+    learned: tuple[LearnedInput, ...]  # what the model is to remember of it
+    label: str
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file or a folder of images, and how much of it a model has learned."""
+
+    path: Path
+    sha256: str
+    n_done: int  # rows learned in an earlier run that was interrupted
+    complete: bool  # all of it was learned before
+
+    def pieces(self, model: "DBULL | None", reading: Reading) -> Iterator[Piece]:
+        """Yield what is left to learn, at most one and a half times `arrival_rows` rows each."""
+        import numpy as np
+
+        first, total, held, size = self.n_done, 0, [], reading.arrival_rows
+        chunk: Chunk | None = None
+        for chunk in chunks_for(self.path, model, reading):
+            skip = max(0, self.n_done - total)
+            total += len(chunk.x)
+            held.append(chunk.x[skip:])
+            while sum(map(len, held)) >= size + size // 2:
+                rows = np.concatenate(held)
+                held = [rows[size:]]
+                yield self._piece(rows[:size], chunk, first, last=False)
+                first += size
+        rest = np.concatenate(held) if held else np.zeros((0, 0))
+        if len(rest) == 0 or chunk is None:
+            raise DataError(
+                f"{self.path}: has {total} rows, {self.n_done} of which were learned: it has changed"
+            )
+        yield self._piece(rest, chunk, first, last=True)
+
+    def _piece(self, rows: "np.ndarray", chunk: "Chunk", first: int, last: bool) -> Piece:
+        whole = last and first == 0
+        label = self.path.name if whole else f"{self.path.name} rows {first + 1}-{first + len(rows)}"
+        learned = () if whole else (LearnedInput(_part_key(self.sha256, first), label, len(rows)),)
+        if last:
+            learned = (*learned, LearnedInput(self.sha256, self.path.name, first + len(rows)))
+        return Piece(rows, column_names(chunk), chunk.sample_shape, learned, label)
+
+
+def open_source(path: Path, known: Mapping[str, LearnedRecord], force: bool) -> Source:
+    """Identify an input by its content; refuse it if all of it was learned, unless forced."""
+    if str(path) == "-":
+        raise DataError("standard input cannot be learned: a stream cannot be gone on with; give a file")
+    sha256 = _content_hash(path)
+    whole = known.get(sha256)
+    passes = 0 if whole is None else whole.times
+    done = 0
+    # A part counts for the present pass if it was learned once more often than the whole was.
+    while (part := known.get(_part_key(sha256, done))) is not None and part.times > passes:
+        done += part.rows
+    if whole is not None and not force and done == 0:
+        raise AlreadyLearnedError(
+            f"{path}: this was learned in generation {whole.generation} as {whole.name!r}; learning it again "
+            "would count its rows twice: leave it out, or give --force"
+        )
+    return Source(path, sha256, done, whole is not None)
+
+
+def chunks_for(path: Path, model: "DBULL | None", reading: Reading) -> "Iterator[Chunk]":
+    """Yield chunks with the columns of a model in its order, by name where both have names."""
+    from dbull.data.readers import read_chunks
+
+    names = None if model is None else getattr(model, "feature_names_in_", None)
+    wanted = reading.columns if names is None else tuple(names)
+    if names is not None and not _has_names(path, reading):
+        wanted = None
+    for chunk in read_chunks(path, reading.read_settings(wanted)):
+        chunk = _channels_last(chunk, path)
+        expected = None if model is None else model.n_features_in_
+        if expected is not None and chunk.x.shape[1] != expected:
+            raise DataError(
+                f"{path}: {chunk.x.shape[1]} columns, the model takes {expected}"
+                + (f": {', '.join(map(str, names[:20]))}" if names is not None else "")
+            )
+        yield chunk
+
+
+def column_names(chunk: "Chunk") -> tuple[str, ...] | None:
+    """Return the names of the columns, None if they are only numbered."""
+    numbered = all(name == str(i) for i, name in enumerate(chunk.columns))
+    return None if numbered else chunk.columns
+
+
+def _has_names(path: Path, reading: Reading) -> bool:
+    """Look at the first rows only, to tell a table with names from one without."""
+    from dbull.data.readers import read_chunks
+
+    settings: Any = replace(reading.read_settings(None), chunk_rows=1)
+    for chunk in read_chunks(path, settings):
+        return column_names(chunk) is not None
+    return False
+
+
+def _channels_last(chunk: "Chunk", path: Path) -> "Chunk":
+    """Return pixels in the order of `DBULL`: readers of colour images have the channels first."""
+    if not path.is_dir() or len(chunk.sample_shape) != 3:
+        return chunk
+    n_channels, height, width = chunk.sample_shape
+    pixels = chunk.x.reshape(-1, n_channels, height, width).transpose(0, 2, 3, 1)
+    return replace(chunk, x=pixels.reshape(len(chunk.x), -1), sample_shape=(height, width, n_channels))
+
+
+def _content_hash(path: Path) -> str:
+    path = path.expanduser()
+    try:
+        if not path.is_dir():
+            return hash_file(path)
+        digest = hashlib.sha256()
+        for file in sorted(p for p in path.rglob("*") if p.is_file()):
+            digest.update(f"{file.relative_to(path).as_posix()}\0{hash_file(file)}\n".encode())
+        return digest.hexdigest()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
+
+
+def _part_key(sha256: str, first_row: int) -> str:
+    return hashlib.sha256(f"{sha256}:{first_row}".encode()).hexdigest()

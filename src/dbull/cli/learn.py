@@ -1,0 +1,209 @@
+"""``dbull learn`` and ``dbull watch``: files into a model, each exactly once."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dbull.cli.exits import ExitCode, exit_codes
+from dbull.cli.options import ArrivalRows, AsJson, Assignments, Columns, ConfigFile, Data, Key, Model, Quiet
+from dbull.cli.output import show_json
+from dbull.errors import AlreadyLearnedError, DataError, SettingsError, check_known
+
+if TYPE_CHECKING:
+    from dbull.cli.learning import Learned, Learner
+    from dbull.lifelong.learn import Progress
+
+__all__ = ["learn", "watch"]
+
+CONDITIONS = ("new-cluster",)
+SECONDS_BETWEEN_LINES = 5.0
+
+Name = Annotated[
+    str, typer.Option("--name", help="Tag of these arrivals in the history.", show_default=False)
+]
+FailOn = Annotated[
+    str | None,
+    typer.Option("--fail-on", help="new-cluster: end with code 6 if one was born after the first data set."),
+]
+
+
+def learn(
+    model: Model,
+    data: Data,
+    config: ConfigFile = None,
+    assignments: Assignments = None,
+    name: Name = "",
+    key: Key = None,
+    columns: Columns = None,
+    arrival_rows: ArrivalRows = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would change; write nothing.")
+    ] = False,
+    fail_on: FailOn = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Learn files again that were learned before.")
+    ] = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Learn files, one arrival after the other, into MODEL, which is made if it is not there.
+
+    Each arrival is a generation of its own, safe on disk when its line appears. An interrupted command goes
+    on where it was when it is given again. A file that was learned before is refused, whatever its name.
+
+    Examples: `dbull learn model monday.csv`, `dbull learn model tuesday.parquet --fail-on new-cluster`,
+    `dbull learn model digits.npy --set image_shape=[8,8] --set epochs=20`.
+    """
+    with exit_codes():
+        if fail_on is not None:
+            check_known("condition", fail_on, CONDITIONS)
+        learner = _learner(model, config, assignments, name, key, columns, arrival_rows, dry_run, force)
+        born = False
+        with _progress(quiet) as tell:
+            for path in data:
+                for learned in learner.learn(path, tell):
+                    _show(learned, as_json)
+                    born |= bool(learned.born) and not learned.first
+        if fail_on is not None and born:
+            raise typer.Exit(ExitCode.CONDITION_MET)
+
+
+def watch(
+    model: Model,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where files arrive.", show_default=False)],
+    config: ConfigFile = None,
+    assignments: Assignments = None,
+    name: Name = "",
+    key: Key = None,
+    columns: Columns = None,
+    arrival_rows: ArrivalRows = None,
+    interval: Annotated[float, typer.Option(help="Seconds between looks.", min=0.01)] = 2.0,
+    settle: Annotated[
+        float, typer.Option(help="Seconds that a file must have been left alone before it is read.", min=0)
+    ] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="Learn what is there, and stop.")] = False,
+    fail_on: FailOn = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Learn files as they arrive in DIR, in the order of their names, each exactly once, until stopped.
+
+    A file that cannot be used is named on standard error and left alone until it changes. After a restart
+    everything goes on where it was. Names that begin with a dot, and unknown kinds of files, are left alone.
+
+    Example: `dbull watch model inbox --once`.
+    """
+    with exit_codes():
+        if fail_on is not None:
+            check_known("condition", fail_on, CONDITIONS)
+        if not folder.is_dir():
+            raise SettingsError(f"{folder}: is not a folder; make it, or name the one where files arrive")
+        learner = _learner(model, config, assignments, name, key, columns, arrival_rows, False, False)
+        dealt_with: dict[Path, tuple[int, int]] = {}
+        born = bad = False
+        with _progress(quiet) as tell:
+            while True:
+                for path in _arrived(folder, 0.0 if once else settle, dealt_with):
+                    dealt_with[path] = _stamp(path)
+                    try:
+                        for learned in learner.learn(path, tell):
+                            _show(learned, as_json)
+                            born |= bool(learned.born) and not learned.first
+                    except AlreadyLearnedError:
+                        continue
+                    except DataError as error:
+                        bad = True
+                        print(f"left alone: {error}", file=sys.stderr, flush=True)
+                if once or (born and fail_on is not None):
+                    break
+                time.sleep(interval)
+        if fail_on is not None and born:
+            raise typer.Exit(ExitCode.CONDITION_MET)
+        if bad:
+            raise typer.Exit(ExitCode.DATA_REFUSED)
+
+
+def _learner(
+    model: Path,
+    config: Path | None,
+    assignments: list[str] | None,
+    name: str,
+    key: str | None,
+    columns: str | None,
+    arrival_rows: int | None,
+    dry_run: bool,
+    force: bool,
+) -> "Learner":
+    from dbull.cli.config import read_config
+    from dbull.cli.learning import Learner
+
+    chosen = None if columns is None else [part.strip() for part in columns.split(",") if part.strip()]
+    flags = {"key": key, "columns": chosen, "arrival_rows": arrival_rows}
+    return Learner(
+        model, read_config(config, assignments or [], flags), name=name, dry_run=dry_run, force=force
+    )
+
+
+def _show(learned: "Learned", as_json: bool) -> None:
+    if as_json:
+        show_json(asdict(learned), line=True)
+    else:
+        typer.echo(learned.line)
+    sys.stdout.flush()
+
+
+def _arrived(folder: Path, settle: float, seen: dict[Path, tuple[int, int]]) -> Iterator[Path]:
+    """Yield files that nobody has touched for a while and that were not dealt with as they are."""
+    from dbull.data.readers import SUFFIXES
+
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith(".") or not path.is_file() or not path.name.lower().endswith(SUFFIXES):
+            continue
+        if time.time() - path.stat().st_mtime >= settle and seen.get(path) != _stamp(path):
+            yield path
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    try:
+        found = path.stat()
+    except OSError:  # taken away meanwhile
+        return 0, 0
+    return found.st_size, found.st_mtime_ns
+
+
+@contextmanager
+def _progress(quiet: bool) -> "Iterator[Callable[[str, Progress], object] | None]":
+    """Say how learning goes: a live line on a terminal, a line every few seconds elsewhere."""
+    from dbull.cli.progress import course, epochs, make_bar, stage, time_left
+
+    if quiet:
+        yield None
+        return
+
+    def text(label: str, progress: "Progress") -> str:
+        left = time_left(progress)
+        left = f", {left} left" if left else ""
+        return f"{label}: {stage(progress)} {epochs(progress)}, {course(progress)}{left}"
+
+    if sys.stderr.isatty():
+        from rich.progress import SpinnerColumn, TextColumn
+
+        with make_bar(SpinnerColumn(), TextColumn("{task.description}")) as bar:
+            task = bar.add_task("reading")
+            yield lambda label, progress: bar.update(task, description=text(label, progress))
+        return
+    last = time.monotonic()
+
+    def say(label: str, progress: Any) -> None:
+        nonlocal last
+        if time.monotonic() - last >= SECONDS_BETWEEN_LINES:
+            last = time.monotonic()
+            print(text(label, progress), file=sys.stderr, flush=True)
+
+    yield say

@@ -1,0 +1,152 @@
+"""Learning files into a model folder, one generation per arrival: a stop loses the present one at most."""
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from dbull.cli.config import Config, Reading
+from dbull.cli.inputs import Piece, open_source
+from dbull.store import ModelFolder
+
+if TYPE_CHECKING:
+    from dbull.lifelong.learn import Progress
+    from dbull.methods.dbull import DBULL
+
+__all__ = ["Learned", "Learner", "open_model", "reading_of", "without_name_warnings"]
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What an arrival changed."""
+
+    generation: int | None  # None in a dry run
+    name: str
+    rows: int
+    n_clusters: int
+    born: list[int]
+    first: bool  # whether it was the first data set of the model
+    novel_share: float
+    elbo: float | None
+    rows_per_cluster: dict[str, int]
+    seconds: float
+
+    @property
+    def line(self) -> str:
+        """The same for people."""
+        where = "would be" if self.generation is None else f"generation {self.generation}:"
+        new = f", new: {' '.join(map(str, self.born))}" if self.born else ""
+        speed = self.rows / max(self.seconds, 1e-9)
+        return (
+            f"{where} {self.name}, {self.rows:,} rows, {self.n_clusters} clusters{new}, "
+            f"{self.novel_share:.0%} novel, {self.seconds:.1f} s ({speed:,.0f} rows/s)"
+        )
+
+
+class Learner:
+    """A model folder and the model in it, if there is one yet."""
+
+    def __init__(
+        self, path: Path, config: Config, *, name: str = "", dry_run: bool = False, force: bool = False
+    ):
+        self.folder = ModelFolder(path)
+        self.config, self.name, self.dry_run, self.force = config, name, dry_run, force
+        self.model: DBULL | None = None
+        stored: dict[str, Any] = {}
+        if self.folder.latest() is not None:
+            self.model, stored = open_model(path)
+            config.apply(self.model)
+        self.reading = Reading(**{**stored, **config.reading})
+
+    def learn(self, path: Path, tell: "Callable[[str, Progress], object] | None" = None) -> Iterator[Learned]:
+        """Learn a file, or what is left of it, and yield after each arrival once it is safe on disk."""
+        known = self.folder.learned() if self.folder.latest() is not None else {}
+        source = open_source(path, known, self.force)
+        for piece in source.pieces(self.model, self.reading):
+            yield self._learn(piece, source.complete, tell)
+
+    def _learn(self, piece: Piece, again: bool, tell: "Callable[[str, Progress], object] | None") -> Learned:
+        from dbull.methods.dbull_storage import now, save
+
+        model = self._model_for(piece)
+        started = perf_counter()
+        if tell is not None:
+            model.callback = lambda progress: tell(piece.label, progress)
+        n_before, first = (
+            len(model.state_.ledger.events) if hasattr(model, "state_") else 0,
+            not _fitted(model),
+        )
+        with without_name_warnings():
+            model.partial_fit(piece.rows)
+        if first and piece.names is not None:
+            import numpy as np
+
+            model.feature_names_in_ = np.array(piece.names, dtype=object)
+        self.model = model
+        name = f"{self.name}: {piece.label}" if self.name else piece.label
+        arrival, *events = model.events_[n_before:]
+        generation = None
+        if not self.dry_run:
+            generation = save(
+                model,
+                self.folder.path,
+                note=name,
+                time=now(),
+                learned=piece.learned,
+                reading=asdict(self.reading),
+                again=again,
+            ).generation
+        return Learned(
+            generation,
+            name,
+            len(piece.rows),
+            model.n_clusters_,
+            [event.clusters[0] for event in events if event.kind == "birth"],
+            first,
+            arrival.evidence["novel_share"],
+            arrival.evidence["elbo"],
+            arrival.evidence["rows_per_cluster"],
+            perf_counter() - started,
+        )
+
+    def _model_for(self, piece: Piece) -> "DBULL":
+        if self.model is not None:
+            return self.model
+        model = self.config.new_model()
+        if (
+            len(piece.sample_shape) in (2, 3)
+            and model.image_shape is None
+            and model.kind in ("auto", "images")
+        ):
+            model.set_params(image_shape=piece.sample_shape)
+        return model
+
+
+def open_model(path: Path, generation: int | None = None) -> "tuple[DBULL, dict[str, Any]]":
+    """Return a model, without the events of its past, and how its files were read."""
+    from dbull.methods.dbull_storage import load_generation
+
+    folder = ModelFolder(path)
+    loaded = folder.load(generation)
+    return load_generation(folder, loaded), reading_of(loaded.checkpoint.settings)
+
+
+def reading_of(settings: Any) -> dict[str, Any]:
+    """Return the settings of `Reading` that a model keeps."""
+    kept = settings.get("reading", {})
+    return {field.name: kept[field.name] for field in fields(Reading) if field.name in kept}
+
+
+@contextmanager
+def without_name_warnings() -> Iterator[None]:
+    """Columns were put in order by name already; arrays of their values have none, which is no mistake."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="X does not have valid feature names")
+        yield
+
+
+def _fitted(model: "DBULL") -> bool:
+    return getattr(model, "n_data_sets_", 0) > 0

@@ -1,0 +1,149 @@
+"""``dbull init`` and ``dbull doctor``: a settings file to begin with, and what this installation can do."""
+
+import importlib.util
+import os
+import platform
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dbull.cli.exits import ExitCode, exit_codes
+from dbull.cli.options import AsJson
+from dbull.cli.output import show_json
+
+__all__ = ["doctor", "init"]
+
+NEEDED = ("torch", "numpy", "scipy", "scikit-learn", "safetensors", "typer", "rich")
+EXTRAS = {
+    "pyarrow": ("io", "Parquet and Arrow files"),
+    "matplotlib": ("plot", "figures"),
+    "umap": ("umap", "maps by UMAP"),
+    "PIL": ("vision", "folders of images"),
+}
+TEMPLATE = """\
+# Settings of a dbull model; use it with: dbull learn MODEL DATA --config dbull.toml
+# Lines that begin with # show defaults. A flag wins over DBULL_<KEY> in the environment, that over this file.
+
+# What rows are: "images", "dense", "sparse", or "auto".
+{kind}
+{image_shape}
+# Columns to use, all if absent; and the column that names rows, which is not learned.
+{columns}
+{key}
+# Rows that are learned at once; longer files are several arrivals.
+#arrival_rows = 10000
+
+# The seed: the same data and the same seed give the same model on the same machine.
+#random_state = 0
+
+# How long to learn, by the size of the data unless given.
+#epochs = "auto"
+#joint_epochs = "auto"
+
+# How many clusters there may be at most; how many there are is found out.
+#max_clusters = 1000
+"""
+
+
+def init(
+    data: Annotated[
+        Path | None, typer.Option("--from", help="Look at the first rows of this file.", show_default=False)
+    ] = None,
+) -> None:
+    """Write a settings file, with comments, to standard output; guessed from data if some are given.
+
+    Example: `dbull init --from monday.csv > dbull.toml`.
+    """
+    with exit_codes():
+        guessed = {} if data is None else _guess(data)
+        lines = {
+            "kind": f'kind = "{guessed["kind"]}"' if "kind" in guessed else '#kind = "auto"',
+            "image_shape": f"image_shape = {guessed['image_shape']}"
+            if "image_shape" in guessed
+            else "#image_shape = [28, 28]",
+            "columns": f"#columns = {guessed['columns']}"
+            if "columns" in guessed
+            else '#columns = ["a", "b"]',
+            "key": f'key = "{guessed["key"]}"' if "key" in guessed else '#key = "id"',
+        }
+        typer.echo(TEMPLATE.format(**lines), nl=False)
+
+
+def doctor(as_json: AsJson = False) -> None:
+    """Show versions, what each extra is for and whether it is here, threads and devices.
+
+    Example: `dbull doctor`.
+    """
+    with exit_codes():
+        found: dict[str, Any] = {
+            "dbull": metadata.version("dbull"),
+            "python": platform.python_version(),
+            "platform": platform.platform(),
+            "packages": {name: _version(name) for name in NEEDED},
+            "extras": {name: importlib.util.find_spec(name) is not None for name in EXTRAS},
+            "processors": os.cpu_count(),
+        }
+        ok = sys.version_info >= (3, 10) and all(found["packages"].values())
+        if found["packages"]["torch"]:
+            import torch
+
+            found["threads"] = torch.get_num_threads()
+            found["cuda"] = torch.cuda.is_available()
+        if as_json:
+            show_json({**found, "ok": ok})
+        else:
+            typer.echo(f"dbull {found['dbull']}, Python {found['python']}, {found['platform']}")
+            for name, version in found["packages"].items():
+                typer.echo(f"  {name:<14}{version or 'MISSING: pip install ' + name}")
+            for name, here in found["extras"].items():
+                extra, purpose = EXTRAS[name]
+                state = "here" if here else f"not here: pip install dbull[{extra}]"
+                typer.echo(f"  {name:<14}{state} ({purpose})")
+            threads, cuda = found.get("threads"), found.get("cuda")
+            typer.echo(f"  {threads} threads, {found['processors']} processors, CUDA: {cuda}")
+        if not ok:
+            raise typer.Exit(ExitCode.FAULT)
+
+
+def _guess(data: Path) -> dict[str, Any]:
+    """Tell kind, shape of images, columns and key from the first rows."""
+    import csv
+    import json
+
+    from dbull.cli.inputs import column_names
+    from dbull.data.readers import ReadSettings, read_chunks
+    from dbull.errors import DataError
+
+    guessed: dict[str, Any] = {}
+    try:
+        chunk = next(read_chunks(data, ReadSettings(chunk_rows=1000)))
+    except DataError:
+        if not data.name.lower().endswith(".csv"):
+            raise
+        with data.open(newline="", encoding="utf-8-sig") as handle:
+            first = next(csv.reader(handle), [])
+        # The first column is often a name of the row, which is no number.
+        chunk = next(read_chunks(data, ReadSettings(chunk_rows=1000, key=first[0] if first else None)))
+        guessed["key"] = first[0]
+    if len(chunk.sample_shape) in (2, 3) and not data.is_dir():
+        guessed |= {"kind": "images", "image_shape": list(chunk.sample_shape)}
+    elif data.is_dir():
+        *_, height, width = chunk.sample_shape
+        shape = [height, width] if len(chunk.sample_shape) == 2 else [height, width, chunk.sample_shape[0]]
+        guessed |= {"kind": "images", "image_shape": shape}
+    else:
+        mostly_zero = float((chunk.x == 0).mean()) >= 0.8 and float(chunk.x.min()) >= 0
+        guessed["kind"] = "sparse" if mostly_zero else "dense"
+    if column_names(chunk) is not None:
+        guessed["columns"] = json.dumps(list(chunk.columns), ensure_ascii=False)
+    return guessed
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
