@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 .PHONY: demo test lint bench training recovery embeddings reliability clean
 
 demo: $(READY)
-	$(BIN)/python examples/growing_stream.py
+	$(BIN)/dbull demo
 
 test: lint
 	$(BIN)/python -m pytest
