@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 .PHONY: demo test lint bench training recovery embeddings reliability clean
 
 demo: $(READY)
-	$(BIN)/python examples/growing_stream.py
+	$(BIN)/dbull demo
 
 # Two processes with one thread each: most tests are too small for a thread to pay.
 test: lint

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from dbull.cli import bench, clusters, data, history, learn, predict, setup
+from dbull.cli import bench, clusters, data, demo, history, learn, predict, report, setup
 
 __all__ = ["app", "main"]
 
@@ -21,9 +21,17 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for _command in (
-    *(setup.init, learn.learn, learn.watch, predict.predict, predict.preview),
+    *(demo.demo, setup.init, learn.learn, learn.watch, predict.predict, predict.preview),
     *(clusters.clusters, clusters.events, clusters.rename, clusters.merge, clusters.retire),
-    *(history.history, history.rollback, history.diff, history.check, setup.doctor, bench.bench),
+    *(
+        history.history,
+        history.rollback,
+        history.diff,
+        history.check,
+        report.report,
+        setup.doctor,
+        bench.bench,
+    ),
 ):
     app.command()(_command)
 app.add_typer(data.app, name="data")

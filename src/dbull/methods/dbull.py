@@ -405,9 +405,19 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
         self, n_samples: int = 1, cluster: int | None = None
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Draw codes from the mixture, or from one cluster, and decode them: rows and their cluster ids."""
+        codes, clusters = self.sample_codes(n_samples, cluster)
+        return self._decode(torch.from_numpy(codes)), clusters
+
+    def sample_codes(
+        self, n_samples: int = 1, cluster: int | None = None, random_state: Any = None
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Draw codes from the mixture, or from one cluster: codes and their cluster ids.
+
+        `random_state` stands in for that of the model, if given.
+        """
         check_is_fitted(self)
         check_number("n_samples", n_samples, at_least=1, whole=True)
-        rng = check_random_state(self.random_state)
+        rng = check_random_state(self.random_state if random_state is None else random_state)
         weights = mean_weights(self.state_.posterior).numpy().copy()
         cluster_of = self.state_.cluster_of.numpy()
         if cluster is not None:
@@ -417,7 +427,7 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
         roots = np.linalg.cholesky(expected_covariance(components).numpy())
         noise = rng.standard_normal((n_samples, components.n_dims))
         codes = components.mean.numpy()[which] + np.einsum("nij,nj->ni", roots[which], noise)
-        return self._decode(torch.from_numpy(codes)), cluster_of[which]
+        return codes, cluster_of[which]
 
     def prototype(self, cluster: int) -> NDArray[np.float64]:
         """Return the decoded mean of a cluster; of its largest component if it has several."""

@@ -1,0 +1,188 @@
+"""``dbull demo``: a lifelong stream of handwritten digits, from nothing to a report, without a download."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dbull.cli.exits import exit_codes
+from dbull.cli.options import Quiet
+from dbull.cli.output import show_json
+from dbull.errors import SettingsError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from dbull.methods.dbull import DBULL
+
+__all__ = ["Outcome", "Piece", "Step", "demo"]
+
+WORDS = ("zeros", "ones", "twos", "threes", "fours", "fives", "sixes", "sevens", "eights", "nines")
+PAIRS = ((0, 1), (2, 3), (4, 5), (6, 7), (8, 9), (0, 1))  # the last are other rows of the first
+TITLE = "Handwritten digits"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One arrival of the demo; the learner gets the rows alone."""
+
+    what: str
+    rows: "np.ndarray"
+    digits: "np.ndarray"  # for the last table only
+
+
+@dataclass(frozen=True)
+class Step:
+    """What an arrival changed."""
+
+    arrival: int  # counted from 1
+    what: str
+    rows: int
+    born: list[int]
+    rows_per_cluster: dict[int, int]
+    novel_share: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What is left at the end. Labels are used here for the first time, to score."""
+
+    n_rows: int
+    n_clusters: int
+    n_digits: int
+    same_id_share: float  # rows that still get the id that they got when they came
+    nmi: float
+    seconds: float
+    clusters: list[dict[str, Any]]  # id, rows, first_seen, digit, share
+
+
+def demo(
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Where the report goes; what is there is replaced.")
+    ] = Path("dbull-demo.html"),
+    model: Annotated[
+        Path | None,
+        typer.Option("--model", help="Keep the model in this folder, to go on with.", show_default=False),
+    ] = None,
+    arrivals: Annotated[int, typer.Option(help="Stop after so many.", min=1, max=len(PAIRS))] = len(PAIRS),
+    seed: Annotated[int, typer.Option(help="Of the learner.", min=0)] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="What happened as JSON.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Learn a stream of handwritten digits, arrival by arrival, and write a report about it.
+
+    Nobody tells the learner which digits come, or how many kinds there are; rows are gone once they were
+    learned. Needs no download and takes about a minute. With --quiet only the place of the report is printed.
+
+    Example: `dbull demo`, then open dbull-demo.html in a browser.
+    """
+    with exit_codes():
+        from dbull.cli.demo_show import Show
+        from dbull.methods.dbull import DBULL
+        from dbull.report import build_report, write_report
+
+        _refuse_other_model(model)
+        pieces = _stream()[:arrivals]
+        show = Show(len(pieces), talks=not (quiet or as_json), watches=not quiet)
+        learner = DBULL(image_shape=(8, 8), random_state=seed)
+        show.begin(sum(len(piece.rows) for piece in pieces))
+        steps, first_ids = [], []
+        for piece in pieces:
+            steps.append(_learn(learner, piece, len(steps) + 1, show))
+            first_ids.append(learner.labels_.copy())
+            if model is not None:
+                learner.save(model, note=piece.what)
+            show.step(steps[-1], learner)
+        outcome = _outcome(learner, pieces, first_ids, steps)
+        learner.callback = None
+        facts = {"Data": "the digits that come with scikit-learn"}
+        path = write_report(build_report(learner, title=TITLE, facts=facts), out)
+        show.end(outcome, path, model)
+        if as_json:
+            show_json({"arrivals": [asdict(s) for s in steps], **asdict(outcome), "report": str(path)})
+        elif quiet:
+            typer.echo(path)
+
+
+def _stream() -> list[Piece]:
+    """Return the arrivals; zeros and ones are divided, so that those that come back are rows never seen."""
+    import numpy as np
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    pieces = []
+    for i, pair in enumerate(PAIRS):
+        members = [np.flatnonzero(bunch.target == digit) for digit in pair]
+        if pair == PAIRS[0]:
+            half = int(i > 0)
+            members = [part[half::2] for part in members]
+        chosen = np.sort(np.concatenate(members))
+        what = f"{WORDS[pair[0]]} and {WORDS[pair[1]]}" + (" again" if pair in PAIRS[:i] else "")
+        pieces.append(Piece(what, bunch.data[chosen], bunch.target[chosen]))
+    return pieces
+
+
+def _learn(learner: "DBULL", piece: Piece, number: int, show: Any) -> Step:
+    started = perf_counter()
+    n_events = len(learner.events_) if number > 1 else 0
+    with show.learning(number, piece.what) as tell:
+        learner.callback = tell
+        learner.partial_fit(piece.rows)
+    arrival, *events = learner.events_[n_events:]
+    return Step(
+        number,
+        piece.what,
+        len(piece.rows),
+        [event.clusters[0] for event in events if event.kind == "birth"],
+        {int(cluster): n for cluster, n in arrival.evidence["rows_per_cluster"].items()},
+        arrival.evidence["novel_share"],
+        perf_counter() - started,
+    )
+
+
+def _outcome(
+    learner: "DBULL", pieces: list[Piece], first_ids: "list[np.ndarray]", steps: list[Step]
+) -> Outcome:
+    """Ask about all rows once more, and only now compare with the labels."""
+    import numpy as np
+
+    from dbull.metrics import clustering_scores
+
+    ids = learner.predict(np.concatenate([piece.rows for piece in pieces]))
+    digits = np.concatenate([piece.digits for piece in pieces])
+    same = float((ids == learner.resolve(np.concatenate(first_ids))).mean())
+    clusters = []
+    for record in learner.clusters_:
+        inside = np.bincount(digits[ids == record["id"]], minlength=10)
+        digit = int(inside.argmax())
+        share = float(inside[digit] / inside.sum()) if inside.sum() else 0.0
+        clusters.append(
+            {
+                "id": record["id"],
+                "rows": record["rows"],
+                "first_seen": record["first_seen"],
+                "last_seen": record["last_seen"],
+                "digit": digit,
+                "share": share,
+            }
+        )
+    return Outcome(
+        len(ids),
+        learner.n_clusters_,
+        len(np.unique(digits)),
+        same,
+        float(clustering_scores(digits, ids)["nmi_geometric"]),
+        sum(step.seconds for step in steps),
+        clusters,
+    )
+
+
+def _refuse_other_model(path: Path | None) -> None:
+    """Say before learning that a folder is taken."""
+    from dbull.store import ModelFolder
+
+    if path is not None and ModelFolder(path).generations():
+        raise SettingsError(f"{path}: a model is here already; name a folder that is free")

@@ -1,0 +1,151 @@
+"""How the demo looks: pictures and sentences on standard output, progress on standard error."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from dbull.cli.blocks import picture_lines, plain_lines
+from dbull.cli.demo import Outcome, Step
+from dbull.report.images import as_picture
+
+if TYPE_CHECKING:
+    from dbull.methods.dbull import DBULL
+
+__all__ = ["Show"]
+
+PICTURE_WIDTH, GAP, INDENT = 16, 3, 3
+PIXEL_RANGE = (0.0, 16.0)  # of scikit-learn's digits
+BIRTH, KNOWN, FAINT = "bold green", "cyan", "dim"
+
+
+class Show:
+    """Says what happens, in colour on a terminal and as plain text elsewhere."""
+
+    def __init__(self, n_arrivals: int, *, talks: bool, watches: bool):
+        self._n_arrivals = n_arrivals
+        self._talks = talks
+        self._watches = watches
+        self._console = Console(highlight=False, soft_wrap=True)
+
+    def begin(self, n_rows: int) -> None:
+        """Say what is about to happen."""
+        self._say(
+            Text.assemble(
+                ("dbull demo", "bold"),
+                f"  {n_rows:,} images of handwritten digits come in {self._n_arrivals} arrivals. "
+                "The learner is\nnot told which digits they are or how many kinds there are, "
+                "and each arrival is\ngone once it was learned.",
+            )
+        )
+
+    @contextmanager
+    def learning(self, number: int, what: str) -> Iterator[Callable[[Any], None] | None]:
+        """Show how learning goes, on standard error."""
+        if not self._watches:
+            yield None
+        elif sys.stderr.isatty():
+            console = Console(stderr=True)
+            with console.status(f"arrival {number}: {what}") as status:
+                yield lambda progress: status.update(
+                    f"arrival {number}: {what}  {progress.stage} {progress.epoch}/{progress.n_epochs}"
+                )
+        else:
+            if not self._talks:
+                print(f"arrival {number} of {self._n_arrivals}: {what}", file=sys.stderr, flush=True)
+            yield None
+
+    def step(self, step: Step, learner: "DBULL") -> None:
+        """Announce new clusters by their pictures, and name the old ones that were recognised."""
+        head = Text.assemble(
+            "\n",
+            (f"Arrival {step.arrival}", "bold"),
+            f"  {step.what}, {step.rows} rows",
+            (f"  {step.seconds:.1f} s", FAINT),
+        )
+        if step.arrival > 1:
+            head.append(f"\n{' ' * INDENT}{step.novel_share:.0%} of them look like nothing seen before.")
+        self._say(head)
+        if step.born:
+            word = "cluster" if len(step.born) == 1 else "clusters"
+            self._say(Text(f"{' ' * INDENT}{len(step.born)} new {word}:", style=BIRTH))
+            per_line = max(1, (min(self._console.width, 100) - INDENT) // (PICTURE_WIDTH + GAP))
+            for start in range(0, len(step.born), per_line):
+                self._pictures(step.born[start : start + per_line], step, learner)
+        known = {c: n for c, n in step.rows_per_cluster.items() if c not in step.born}
+        if known:
+            told = ", ".join(
+                f"{cluster} ({n} row{'' if n == 1 else 's'})" for cluster, n in sorted(known.items())
+            )
+            none_new = "" if step.born else "No new cluster. "
+            self._say(Text(f"{' ' * INDENT}{none_new}Recognised under their old ids: {told}", style=KNOWN))
+
+    def end(self, outcome: Outcome, path: Path, model: Path | None) -> None:
+        """Sum up, and say where the report is."""
+        self._say(
+            Text.assemble(
+                "\n",
+                ("At the end", "bold"),
+                f"  All {outcome.n_rows:,} rows were asked again, though none was kept: ",
+                (f"{outcome.same_id_share:.1%} get the id\nthat they got when they came.", BIRTH),
+                " Only now the labels are looked at:",
+            )
+        )
+        if self._talks:
+            self._console.print(self._table(outcome))
+        self._say(
+            Text.assemble(
+                f"Agreement of {outcome.n_clusters} clusters with {outcome.n_digits} digits: ",
+                f"NMI {outcome.nmi:.3f} ",
+                (f"({outcome.seconds:.0f} s of learning)\n\n", FAINT),
+                ("Report  ", "bold"),
+                f"{path}  one file, open it in a browser",
+            )
+        )
+        if model is not None:
+            self._say(Text.assemble(("Model   ", "bold"), f"{model}  go on with `dbull clusters {model}`"))
+
+    def _pictures(self, clusters: list[int], step: Step, learner: "DBULL") -> None:
+        """Print prototypes side by side, ids above and rows below."""
+        margin, gap = " " * INDENT, " " * GAP
+        names = gap.join(f"{f'id {cluster}':<{PICTURE_WIDTH}}" for cluster in clusters)
+        sizes = gap.join(
+            f"{f'{step.rows_per_cluster.get(cluster, 0)} rows':<{PICTURE_WIDTH}}" for cluster in clusters
+        )
+        pictures = [self._lines(learner.prototype(cluster)) for cluster in clusters]
+        self._say(Text(margin + names.rstrip(), style=BIRTH))
+        for parts in zip(*pictures, strict=True):
+            self._say(Text(margin) + Text(gap).join(parts))
+        self._say(Text(margin + sizes.rstrip(), style=FAINT))
+
+    def _lines(self, row: Any) -> list[Text]:
+        pixels = as_picture(row, (8, 8), *PIXEL_RANGE)
+        if self._console.color_system in ("256", "truecolor") and not self._console.no_color:
+            return picture_lines(pixels)
+        ascii_only = not self._console.encoding.lower().startswith("utf")
+        return [Text(line) for line in plain_lines(pixels, ascii_only=ascii_only)]
+
+    def _table(self, outcome: Outcome) -> Table:
+        table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style=FAINT)
+        table.add_column(" " * INDENT + "id", justify="right")
+        for column in ("rows", "first seen", "last seen", "digit", "pure"):
+            table.add_column(column, justify="right")
+        for cluster in outcome.clusters:
+            table.add_row(
+                str(cluster["id"]),
+                str(cluster["rows"]),
+                f"arrival {cluster['first_seen'] + 1}",
+                f"arrival {cluster['last_seen'] + 1}",
+                str(cluster["digit"]),
+                f"{cluster['share']:.0%}",
+            )
+        return table
+
+    def _say(self, text: Text) -> None:
+        if self._talks:
+            self._console.print(text)

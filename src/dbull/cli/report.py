@@ -1,0 +1,45 @@
+"""``dbull report``: one HTML page about a model."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dbull.cli.exits import exit_codes
+from dbull.cli.options import Generation, Model
+
+__all__ = ["report"]
+
+
+def report(
+    model: Model,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Where the page goes; what is there is replaced.")
+    ] = Path("report.html"),
+    title: Annotated[
+        str | None, typer.Option(help="Heading; the name of the folder unless given.", show_default=False)
+    ] = None,
+    generation: Generation = None,
+) -> None:
+    """Write one HTML page about a model: clusters, timeline, map, course, settings. It needs no network.
+
+    Prints where the page is. The page holds no row of the data.
+
+    Example: `dbull report model -o report.html`.
+    """
+    with exit_codes():
+        from dbull.methods.dbull_storage import load, now
+        from dbull.report import build_report, write_report
+        from dbull.store import ModelFolder
+
+        learner = load(model, generation)
+        manifest = ModelFolder(model).manifest(learner.origin_.generation)
+        facts = {"Folder": model.resolve().name, "Generation": str(manifest.generation)}
+        if manifest.time:
+            facts["Saved"] = manifest.time
+        if manifest.note:
+            facts["Note"] = manifest.note
+        written_by = ", ".join(f"{name} {version}" for name, version in manifest.versions.items())
+        facts["Saved by"] = written_by
+        data = build_report(learner, title=title or model.resolve().name, facts=facts, written=now())
+        typer.echo(write_report(data, out))

@@ -1,0 +1,7 @@
+"""One self-contained HTML page about a model: no network, no row of the data, nothing to install."""
+
+from dbull.report.build import build_report
+from dbull.report.data import ReportData
+from dbull.report.page import render_report, write_report
+
+__all__ = ["ReportData", "build_report", "render_report", "write_report"]

@@ -1,0 +1,157 @@
+"""The page itself: one HTML file with its style, its script and all its pictures inside."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from dbull.errors import SettingsError
+from dbull.report.charts import MOST_PICTURES, bars, code_map, hue, line_chart
+from dbull.report.data import ArrivalPoint, Cluster, ReportData
+from dbull.report.images import data_uri, strip
+from dbull.report.lanes import timeline
+
+__all__ = ["render_report", "write_report"]
+
+TEMPLATES = Path(__file__).parent / "templates"
+MOST_HAPPENINGS = 400  # the latest are listed
+
+
+def render_report(data: ReportData) -> str:
+    """Return the page as HTML."""
+    prototypes = {c.id: data_uri(c.prototype) for c in data.clusters if c.prototype is not None}
+    labels = {c.id: c.label for c in data.clusters}
+    on_map = prototypes if len(data.clusters) <= MOST_PICTURES else {}
+    return (
+        _environment()
+        .get_template("report.html")
+        .render(
+            data=data,
+            summary=_summary(data),
+            style=_own_text("style.css"),
+            script=_own_text("script.js"),
+            prototypes=prototypes,
+            samples={c.id: data_uri(strip(c.samples)) for c in data.clusters if c.samples},
+            bars={c.id: bars(c.rows_per_arrival, _spoken_rows(c, data.arrivals)) for c in data.clusters},
+            map=code_map(data.code_map, labels, on_map),
+            timeline=timeline(data.lanes, data.arrivals),
+            charts=_charts(data.arrivals),
+            by_arrival=_by_arrival(data),
+            labels=labels,
+        )
+    )
+
+
+def write_report(data: ReportData, path: str | os.PathLike[str]) -> Path:
+    """Write the page to a file, whole or not at all, and return where it is."""
+    target = Path(path)
+    page = render_report(data)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = target.with_name(f".{target.name}.{os.getpid()}")
+        try:
+            unfinished.write_text(page, encoding="utf-8")
+            unfinished.replace(target)
+        finally:
+            unfinished.unlink(missing_ok=True)
+    except OSError as error:
+        raise SettingsError(
+            f"{target}: the report cannot be written ({error.strerror}); name another file"
+        ) from error
+    return target
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,  # names and settings are other people's text
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(hue=hue, percent=_percent, number=_number, moment=_moment)
+    return environment
+
+
+@cache
+def _own_text(name: str) -> Markup:
+    return Markup((TEMPLATES / name).read_text(encoding="utf-8"))
+
+
+def _summary(data: ReportData) -> str:
+    n_arrivals = len(data.arrivals)
+    grown = f", {data.arrivals[-1].rows:,} in the latest" if n_arrivals > 1 else ""
+    former = f" {len(data.former)} more have become part of others." if data.former else ""
+    return (
+        f"{data.n_rows:,} rows came in {n_arrivals} arrival{'' if n_arrivals == 1 else 's'}{grown}. "
+        f"{data.n_clusters} cluster{'' if data.n_clusters == 1 else 's'} were found in them, without labels "
+        f"and without being told how many.{former} An id once given is never given again."
+    )
+
+
+def _charts(arrivals: tuple[ArrivalPoint, ...]) -> list[tuple[str, str, Markup]]:
+    return [
+        (
+            "Clusters",
+            "how many there are after each arrival",
+            line_chart(
+                arrivals, lambda a: a.n_clusters, lambda v: f"{v:.3g}", "Number of clusters", (0.0, None)
+            ),
+        ),
+        (
+            "Novelty",
+            "share of rows that the clusters known before find strange",
+            line_chart(arrivals, lambda a: a.novel_share, lambda v: f"{v:.0%}", "Novelty", (0.0, 1.0)),
+        ),
+        (
+            "Fit",
+            "evidence lower bound per row, in nats; higher is better",
+            line_chart(arrivals, lambda a: a.elbo_per_row, _number, "Evidence lower bound per row"),
+        ),
+    ]
+
+
+def _by_arrival(data: ReportData) -> list[tuple[ArrivalPoint | None, int, list[tuple[str, str, int]]]]:
+    """Return arrival, its number, and what happened in it (kind, sentence, first cluster), latest first."""
+    points = {a.number: a for a in data.arrivals}
+    told: dict[int, list[tuple[str, str, int]]] = {number: [] for number in points}
+    for happening in data.happenings[-MOST_HAPPENINGS:]:
+        told.setdefault(happening.arrival, []).append(
+            (happening.kind, happening.text, happening.clusters[0] if happening.clusters else -1)
+        )
+    return [(points.get(number), number, told[number]) for number in sorted(told, reverse=True)][
+        :MOST_HAPPENINGS
+    ]
+
+
+def _spoken_rows(cluster: Cluster, arrivals: tuple[ArrivalPoint, ...]) -> str:
+    told = [
+        f"arrival {arrival.number + 1}: {n:,}"
+        for arrival, n in zip(arrivals, cluster.rows_per_arrival, strict=True)
+        if n
+    ]
+    return "Rows per arrival. " + (", ".join(told[-50:]) or "none")
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}" if share >= 0.0995 or share == 0 else f"{share:.1%}"
+
+
+def _number(value: float) -> str:
+    if value == 0 or 1e-3 <= abs(value) < 1e6:
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return f"{value:.2e}"
+
+
+def _moment(time: str) -> str:
+    """Return a time as people write it; what is no time stays as it is."""
+    try:
+        return datetime.fromisoformat(time.replace("Z", "+00:00")).strftime("%Y-%m-%d %H:%M")
+    except ValueError:
+        return time
