@@ -1,4 +1,4 @@
-"""The examples of docs/command-line.md, in the order in which they stand there, and every command and exit code."""
+"""The examples of docs/command-line.md, in the order in which they stand, and every command and exit code."""
 
 import re
 import shlex

@@ -89,7 +89,8 @@ def demo(
         show = Show(len(pieces), talks=not (quiet or as_json), watches=not quiet)
         learner = DBULL(image_shape=(8, 8), random_state=seed)
         show.begin(sum(len(piece.rows) for piece in pieces))
-        steps, first_ids = [], []
+        steps: list[Step] = []
+        first_ids: list[Any] = []
         for piece in pieces:
             steps.append(_learn(learner, piece, len(steps) + 1, show))
             first_ids.append(learner.labels_.copy())
