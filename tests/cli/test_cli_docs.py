@@ -1,4 +1,4 @@
-"""The examples of docs/command-line.md, in the order in which they stand there, and every command and exit code."""
+"""The examples of docs/command-line.md in their order, and that every command and exit code is there."""
 
 import re
 import shlex
