@@ -140,7 +140,7 @@ def test_fail_on_new_cluster(place):
     run("learn", place / "new", place / "monday.csv", "--fail-on", "new-cluster", "-q")
     assert (
         "did you mean"
-        in run("learn", place / "model", place / "known.csv", "--fail-on", "new", code=2).stderr
+        in run("learn", place / "model", place / "known.csv", "--fail-on", "new-clusters", code=2).stderr
     )
 
 
@@ -204,6 +204,25 @@ def test_data_that_do_not_fit_are_refused(place, values, names, words):
     assert (
         "2 columns, the model takes 3" in run("predict", place / "model", place / "narrow.npy", code=3).stderr
     )
+
+
+def test_columns_that_the_model_does_not_want_may_hold_text(place):
+    table = [["b", "remark", "c", "a"], *[[b, "text", c, a] for a, b, c in rows((1,), 3).tolist()]]
+    with open(place / "more.csv", "w", newline="") as handle:
+        csv.writer(handle).writerows(table)
+    result = run("predict", place / "model", place / "more.csv", "-q")
+    assert [row["cluster"] for row in csv.DictReader(result.stdout.splitlines())] == ["1"] * 3
+
+
+def test_columns_of_lists(place):
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    values = rows((0, 1), 30)
+    table = pyarrow.table({"emb": values[:, :2].tolist(), "c": values[:, 2].tolist(), "note": ["x"] * 60})
+    parquet.write_table(table.drop_columns("note"), place / "x.parquet")
+    parquet.write_table(table.select(["note", "c", "emb"]), place / "y.parquet")
+    run("learn", place / "lists", place / "x.parquet", "-q")
+    out = [run("predict", place / "lists", place / f"{name}.parquet", "-q").stdout for name in "xy"]
+    assert out[0] == out[1]
 
 
 def test_changes_by_hand(place):

@@ -29,7 +29,7 @@ class EpochTerms:
     log_prior: float = 0.0
     entropy: float = 0.0
     neighbourhood: float = 0.0  # a loss: smaller is better
-    consistency: float = 0.0  # mean squared distance of replayed codes from where they were
+    consistency: float = 0.0  # squared distance of replayed codes from where they were, over all rows
     rows_per_second: float = 0.0
 
     @property
