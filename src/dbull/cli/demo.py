@@ -82,8 +82,9 @@ def demo(
     with exit_codes():
         from dbull.cli.demo_show import Show
         from dbull.methods.dbull import DBULL
-        from dbull.report import build_report, write_report
+        from dbull.report import build_report, check_target, write_report
 
+        check_target(out)
         _refuse_other_model(model)
         pieces = _stream()[:arrivals]
         show = Show(len(pieces), talks=not (quiet or as_json), watches=not quiet)

@@ -29,9 +29,10 @@ def report(
     """
     with exit_codes():
         from dbull.methods.dbull_storage import load, now
-        from dbull.report import build_report, write_report
+        from dbull.report import build_report, check_target, write_report
         from dbull.store import ModelFolder
 
+        check_target(out)
         learner = load(model, generation)
         manifest = ModelFolder(model).manifest(learner.origin_.generation)
         facts = {"Folder": model.resolve().name, "Generation": str(manifest.generation)}

@@ -2,6 +2,6 @@
 
 from dbull.report.build import build_report
 from dbull.report.data import ReportData
-from dbull.report.page import render_report, write_report
+from dbull.report.page import check_target, render_report, write_report
 
-__all__ = ["ReportData", "build_report", "render_report", "write_report"]
+__all__ = ["ReportData", "build_report", "check_target", "render_report", "write_report"]

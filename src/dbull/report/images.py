@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["as_picture", "data_uri", "drawable_shape", "png_bytes", "strip"]
+__all__ = ["as_picture", "data_uri", "drawable_shape", "png_bytes", "tiled"]
 
 Pixels = NDArray[np.uint8]
 
@@ -31,9 +31,17 @@ def as_picture(row: NDArray[np.float64], shape: Sequence[int], low: float, high:
     return np.rint(np.clip(scaled, 0.0, 1.0) * 255).astype(np.uint8).reshape(shape)
 
 
-def strip(pictures: Sequence[Pixels]) -> Pixels:
-    """Return pictures side by side, without gaps."""
-    return np.concatenate(pictures, axis=1)
+def tiled(pictures: Sequence[Pixels], n_columns: int) -> Pixels:
+    """Return pictures of one size in rows of `n_columns`, one black pixel between them."""
+    height, width, *channels = pictures[0].shape
+    n_columns = min(n_columns, len(pictures))
+    n_rows = -(-len(pictures) // n_columns)
+    shape = (n_rows * (height + 1) - 1, n_columns * (width + 1) - 1, *channels)
+    paper = np.zeros(shape, dtype=np.uint8)
+    for i, picture in enumerate(pictures):
+        top, left = i // n_columns * (height + 1), i % n_columns * (width + 1)
+        paper[top : top + height, left : left + width] = picture
+    return paper
 
 
 def png_bytes(pixels: Pixels) -> bytes:

@@ -31,9 +31,9 @@ def timeline(lanes: Sequence[Lane], arrivals: Sequence[ArrivalPoint]) -> Markup:
     parts += [_lane(lane, rows_of, across, most) for lane in drawn]
     spoken = f"Timeline of {len(arrivals)} arrivals and {len(lanes)} clusters; the list below says the same."
     return Markup(
-        '<svg class="lanes" viewBox="0 0 {:.0f} {}" style="min-width:{:.0f}px" role="img" aria-label="{}">{}'
-        "</svg>"
-    ).format(width, height, min(width, 2400) * 0.8, spoken, Markup("").join(parts))
+        '<svg class="lanes" viewBox="0 0 {:.0f} {}" style="min-width:{:.0f}px;max-width:{:.0f}px" role="img" '
+        'aria-label="{}">{}</svg>'
+    ).format(width, height, min(width * 0.75, 2400), width * 1.25, spoken, Markup("").join(parts))
 
 
 def _shown(lanes: Sequence[Lane]) -> list[Lane]:

@@ -13,12 +13,13 @@ from markupsafe import Markup
 from dbull.errors import SettingsError
 from dbull.report.charts import MOST_PICTURES, bars, code_map, hue, line_chart
 from dbull.report.data import ArrivalPoint, Cluster, ReportData
-from dbull.report.images import data_uri, strip
+from dbull.report.images import data_uri, tiled
 from dbull.report.lanes import timeline
 
-__all__ = ["render_report", "write_report"]
+__all__ = ["check_target", "render_report", "write_report"]
 
 TEMPLATES = Path(__file__).parent / "templates"
+SAMPLE_COLUMNS = 3
 MOST_HAPPENINGS = 400  # the latest are listed
 
 
@@ -36,7 +37,7 @@ def render_report(data: ReportData) -> str:
             style=_own_text("style.css"),
             script=_own_text("script.js"),
             prototypes=prototypes,
-            samples={c.id: data_uri(strip(c.samples)) for c in data.clusters if c.samples},
+            samples={c.id: data_uri(tiled(c.samples, SAMPLE_COLUMNS)) for c in data.clusters if c.samples},
             bars={c.id: bars(c.rows_per_arrival, _spoken_rows(c, data.arrivals)) for c in data.clusters},
             map=code_map(data.code_map, labels, on_map),
             timeline=timeline(data.lanes, data.arrivals),
@@ -47,12 +48,22 @@ def render_report(data: ReportData) -> str:
     )
 
 
-def write_report(data: ReportData, path: str | os.PathLike[str]) -> Path:
-    """Write the page to a file, whole or not at all, and return where it is."""
+def check_target(path: str | os.PathLike[str]) -> None:
+    """Say before long work that a page could not be written; makes the folder that it goes to."""
     target = Path(path)
-    page = render_report(data)
+    if target.is_dir():
+        raise SettingsError(f"{target}: is a folder; name the file of the report, e.g. {target / 'report.html'}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SettingsError(f"{target}: its folder cannot be made ({error.strerror}); name another") from error
+
+
+def write_report(data: ReportData, path: str | os.PathLike[str]) -> Path:
+    """Write the page to a file, whole or not at all, and return where it is."""
+    check_target(path)
+    target, page = Path(path), render_report(data)
+    try:
         unfinished = target.with_name(f".{target.name}.{os.getpid()}")
         try:
             unfinished.write_text(page, encoding="utf-8")
@@ -87,11 +98,15 @@ def _own_text(name: str) -> Markup:
 def _summary(data: ReportData) -> str:
     n_arrivals = len(data.arrivals)
     grown = f", {data.arrivals[-1].rows:,} in the latest" if n_arrivals > 1 else ""
-    former = f" {len(data.former)} more have become part of others." if data.former else ""
+    former = (
+        f" {len(data.former)} more {'has' if len(data.former) == 1 else 'have'} become part of others."
+        if data.former
+        else ""
+    )
     return (
         f"{data.n_rows:,} rows came in {n_arrivals} arrival{'' if n_arrivals == 1 else 's'}{grown}. "
-        f"{data.n_clusters} cluster{'' if data.n_clusters == 1 else 's'} were found in them, without labels "
-        f"and without being told how many.{former} An id once given is never given again."
+        f"{data.n_clusters} cluster{' was' if data.n_clusters == 1 else 's were'} found in them, without "
+        f"labels and without being told how many.{former} An id once given is never given again."
     )
 
 
