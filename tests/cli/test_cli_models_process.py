@@ -1,4 +1,4 @@
-"""Commands on models in a process of their own: exit codes as the caller sees them, signals, streams."""
+"""Commands on models in a process of their own: exit codes as the caller sees them, signals, outputs."""
 
 import os
 import signal

@@ -95,7 +95,8 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
     pooling : "auto" or float, default="auto"
         How much the covariances of components are held together, as a part of all evidence.
     epochs, joint_epochs : "auto" or int, default="auto"
-        Epochs before the first search for clusters; epochs of networks and mixture in turn, at most.
+        On the first data set: epochs before the first search for clusters; epochs of networks and mixture in
+        turn, at most. Later data sets are trained on for as long as they are new.
     batch_size : "auto" or int, default="auto"
         Rows per gradient step.
     learning_rate : "auto" or float, default="auto"
@@ -247,6 +248,8 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
                 f"fit forgets the {self.n_data_sets_} data sets learned; partial_fit goes on from them.",
                 stacklevel=2,
             )
+        elif hasattr(self, "state_") and not self.n_data_sets_:
+            warnings.warn("fit forgets the pretraining; partial_fit goes on from it.", stacklevel=2)
         with self._unchanged_on_failure():
             rows = self._first_rows(X)
             state = self._drained(self._learning(self._fresh(rows), rows))
