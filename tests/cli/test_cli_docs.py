@@ -1,8 +1,4 @@
-<<<<<<< HEAD
-"""The examples of docs/command-line.md, in the order in which they stand, and every command and exit code."""
-=======
 """The examples of docs/command-line.md in their order, and that every command and exit code is there."""
->>>>>>> help-product
 
 import re
 import shlex

@@ -52,11 +52,15 @@ def check_target(path: str | os.PathLike[str]) -> None:
     """Say before long work that a page could not be written; makes the folder that it goes to."""
     target = Path(path)
     if target.is_dir():
-        raise SettingsError(f"{target}: is a folder; name the file of the report, e.g. {target / 'report.html'}")
+        raise SettingsError(
+            f"{target}: is a folder; name the file of the report, e.g. {target / 'report.html'}"
+        )
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise SettingsError(f"{target}: its folder cannot be made ({error.strerror}); name another") from error
+        raise SettingsError(
+            f"{target}: its folder cannot be made ({error.strerror}); name another"
+        ) from error
 
 
 def write_report(data: ReportData, path: str | os.PathLike[str]) -> Path:
