@@ -20,7 +20,9 @@ from time import perf_counter, sleep
 
 import numpy as np
 
-import dbull.methods.dbull  # noqa: F401 - imported before the forks
+import dbull.cli.learning
+import dbull.data.readers
+import dbull.methods.dbull  # noqa: F401
 from dbull.cli import app
 from dbull.store import ModelFolder
 from dbull.store.layout import hash_bytes
