@@ -163,11 +163,13 @@ def test_births_are_told_with_their_evidence(data):
     state = make_state(rows, "identity")
     for label in range(4):
         state = drained(learn(state, rows[labels == label], LearnSettings(**SETTINGS), None))[1]
-    assert [(e.kind, e.data_set, e.cluster) for e in state.events] == [("birth", i + 1, i) for i in range(4)]
-    for event, n_rows in zip(state.events, (90, 80, 70, 60), strict=True):
-        assert event.n_rows == pytest.approx(n_rows, abs=0.5)
-        assert event.elbo_gain > 0 or event.data_set == 1
-        assert (event.nearest is None) == (event.data_set == 1)
+    births = [event for event in state.ledger.events if event.kind == "birth"]
+    first = births[0].arrival
+    assert [(e.arrival - first, e.clusters) for e in births] == [(i, (i,)) for i in range(4)]
+    for event, n_rows in zip(births, (90, 80, 70, 60), strict=True):
+        assert event.rows == n_rows
+        assert event.evidence["elbo_gain"] > 0 or event.arrival == first
+        assert (event.evidence["nearest"] is None) == (event.arrival == first)
 
 
 def test_statistics_of_different_encoders_are_not_added(rows, trained):
@@ -249,7 +251,7 @@ def test_little_new_is_learned_gently(known, rows):
     [
         (True, 1.0, False, True, (20, 2, 1.0)),
         (False, 0.5, False, True, (7, 3, 1.0)),
-        (False, 0.15, False, True, (2, 0, 0.25)),
+        (False, 0.15, False, True, (2, 1, 0.25)),
         (False, 0.15, False, False, (7, 3, 1.0)),
         (True, 1.0, True, True, (0, 0, 1.0)),
         (False, 0.0, True, True, (0, 0, 1.0)),

@@ -68,11 +68,10 @@ def events(
     Example: `dbull events model --kind birth --json`.
     """
     with exit_codes():
-        from dbull.lifelong.records import KINDS
-        from dbull.store import ModelFolder
+        from dbull.store import EVENT_KINDS, ModelFolder
 
         if kind is not None:
-            check_known("kind of event", kind, (*KINDS, "rollback"))
+            check_known("kind of event", kind, (*EVENT_KINDS, "rollback"))
         found = [
             event
             for event in ModelFolder(model).events(abandoned=everything)

@@ -17,7 +17,7 @@ from dbull.errors import AlreadyLearnedError, DataError, SettingsError, check_kn
 
 if TYPE_CHECKING:
     from dbull.cli.learning import Learned, Learner
-    from dbull.lifelong.learn import Progress
+    from dbull.methods.dbull import Progress
 
 __all__ = ["learn", "watch"]
 

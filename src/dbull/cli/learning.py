@@ -13,8 +13,7 @@ from dbull.cli.inputs import Piece, open_source
 from dbull.store import ModelFolder
 
 if TYPE_CHECKING:
-    from dbull.lifelong.learn import Progress
-    from dbull.methods.dbull import DBULL
+    from dbull.methods.dbull import DBULL, Progress
 
 __all__ = ["Learned", "Learner", "open_model", "reading_of", "without_name_warnings"]
 

@@ -34,7 +34,7 @@ from dbull.mixture.posterior import mean_weights
 from dbull.nets.augment import Augmentation
 from dbull.probability.normal_wishart import expected_covariance
 
-__all__ = ["DBULL", "Preview"]
+__all__ = ["DBULL", "Preview", "Progress"]
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 Importing this room does not import torch; only reading and writing tensors does.
 """
 
+from dbull.lifelong.records import KINDS as EVENT_KINDS
 from dbull.store.checking import CheckReport, Finding
 from dbull.store.checkpoint import Checkpoint, LearnedInput
 from dbull.store.comparison import Change, Difference, TensorChange
@@ -11,6 +12,7 @@ from dbull.store.layout import FORMAT_VERSION, hash_file
 from dbull.store.manifest import Manifest
 
 __all__ = [
+    "EVENT_KINDS",
     "FORMAT_VERSION",
     "Change",
     "CheckReport",
