@@ -20,7 +20,11 @@ def test_clusters_are_those_of_the_model(model, data):
     assert set(by_id(data)) == living == set(model.cluster_ids_.tolist())
     for cluster in data.clusters:
         record = table[cluster.id]
-        assert (cluster.rows, cluster.name, cluster.status) == (record["rows"], record["name"], record["status"])
+        assert (cluster.rows, cluster.name, cluster.status) == (
+            record["rows"],
+            record["name"],
+            record["status"],
+        )
         assert (cluster.first_seen, cluster.last_seen) == (record["first_seen"], record["last_seen"])
         assert cluster.weight == record["weight"]
         assert cluster.spread == record["spread"]
@@ -163,7 +167,9 @@ def test_very_many_clusters_are_cut_to_the_largest(model, monkeypatch):
     report = build_report(model)
     assert len(report.clusters) == 2
     assert report.n_clusters == 3
-    assert min(c.rows for c in report.clusters) >= min(r["rows"] for r in model.clusters_ if r["status"] != "merged")
+    assert min(c.rows for c in report.clusters) >= min(
+        r["rows"] for r in model.clusters_ if r["status"] != "merged"
+    )
 
 
 @pytest.mark.parametrize("shape", [(5, 7), (4, 3, 3)])

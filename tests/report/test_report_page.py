@@ -1,4 +1,4 @@
-"""The page: sound HTML, nothing from outside, nobody's text taken for markup, readable by ear and keyboard."""
+"""The page: sound HTML, nothing from outside, nobody's text taken for markup, words for pictures."""
 
 import re
 from collections import Counter
@@ -99,9 +99,9 @@ def test_text_of_users_is_never_markup(data):
     page = Page(html)
     assert len(page.all("script")) == 1  # our own
     assert not any("onerror" in attrs for _, attrs in page.elements)
-    assert not page.all("b") or "<b>bold" not in html
+    assert "<b>bold" not in html
     assert "&lt;script&gt;alert(&#39;name&#39;)&lt;/script&gt;" in html
-    assert any("<script>alert('name')</script>" == text for text in page.text)
+    assert any(text == "<script>alert('name')</script>" for text in page.text)
     assert any('"><img src=x onerror=alert(1)>' in text for text in page.text)
 
 
@@ -131,7 +131,9 @@ def test_cards_show_the_figures_of_their_clusters(data):
 def test_a_long_stream_stays_a_page(data):
     n = 2000
     arrivals = tuple(ArrivalPoint(i, 10, None, i + 1, -1.0 * i, 0.1, {i % 300: 10}) for i in range(n))
-    lanes = tuple(Lane(i, f"Cluster {i}", i, None, None, {a: 10 for a in range(i, n, 300)}) for i in range(300))
+    lanes = tuple(
+        Lane(i, f"Cluster {i}", i, None, None, dict.fromkeys(range(i, n, 300), 10)) for i in range(300)
+    )
     happenings = tuple(Happening("birth", i, None, (i,), f"Cluster {i} is born.") for i in range(n))
     clusters = tuple(replace(c, rows_per_arrival=(1,) * n) for c in data.clusters)
     html = render_report(

@@ -205,7 +205,8 @@ def _former(model: DBULL, table: Sequence[Mapping[str, Any]]) -> tuple[FormerClu
 def _settings(model: DBULL) -> tuple[dict[str, str], dict[str, str]]:
     """Return the settings that the user gave and all others, as text."""
     usual = type(model)().get_params()
-    given, defaults = {}, {}
+    given: dict[str, str] = {}
+    defaults: dict[str, str] = {}
     for name, value in sorted(model.get_params().items()):
         if name == "callback":
             continue
