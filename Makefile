@@ -36,6 +36,7 @@ reliability: $(READY)
 	$(BIN)/python benchmarks/corruption.py
 	$(BIN)/python benchmarks/writers.py
 	$(BIN)/python benchmarks/kills.py
+	$(BIN)/python benchmarks/learn_kills.py
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -1,10 +1,11 @@
 """Files as arrivals: columns in the order of the model, pieces of bounded size, known by their content."""
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dbull.cli.config import Reading
 from dbull.errors import AlreadyLearnedError, DataError
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from dbull.methods.dbull import DBULL
 
 __all__ = ["Piece", "Source", "chunks_for", "column_names", "open_source"]
+
+_PART_OF_LIST = re.compile(r"\[\d+\]\Z")
 
 
 @dataclass(frozen=True)
@@ -95,17 +98,35 @@ def chunks_for(path: Path, model: "DBULL | None", reading: Reading) -> "Iterator
     from dbull.data.readers import read_chunks
 
     names = None if model is None else getattr(model, "feature_names_in_", None)
-    wanted = reading.columns if names is None else tuple(names)
-    if names is not None and not _has_names(path, reading):
-        wanted = None
-    for chunk in read_chunks(path, reading.read_settings(wanted)):
-        chunk = _channels_last(chunk, path)
-        expected = None if model is None else model.n_features_in_
-        if expected is not None and chunk.x.shape[1] != expected:
-            raise DataError(
-                f"{path}: {chunk.x.shape[1]} columns, the model takes {expected}"
-                + (f": {', '.join(map(str, names[:20]))}" if names is not None else "")
-            )
+    if names is None:
+        chunks = read_chunks(path, reading.read_settings(reading.columns))
+    elif _has_names(path, reading):
+        chunks = _by_name(path, tuple(names), reading)
+    else:
+        chunks = read_chunks(path, reading.read_settings(None))
+    for chunk in chunks:
+        expected = chunk.x.shape[1] if model is None else model.n_features_in_
+        if chunk.x.shape[1] != expected:
+            told = "" if names is None else f": {', '.join(map(str, names[:20]))}"
+            raise DataError(f"{path}: {chunk.x.shape[1]} columns, the model takes {expected}{told}")
+        yield _channels_last(chunk, path)
+
+
+def _by_name(path: Path, names: tuple[str, ...], reading: Reading) -> "Iterator[Chunk]":
+    """Yield chunks with columns of these names, some of which may be parts of a column of lists."""
+    from dbull.data.readers import read_chunks
+
+    chunks = iter(read_chunks(path, reading.read_settings(names)))
+    whole = tuple(dict.fromkeys(_PART_OF_LIST.sub("", name) for name in names))
+    if whole != names:
+        try:
+            yield next(chunks)
+        except DataError:
+            chunks = iter(read_chunks(path, reading.read_settings(whole)))
+    for chunk in chunks:
+        if chunk.columns != names:
+            found, wanted = ", ".join(chunk.columns[:20]), ", ".join(names[:20])
+            raise DataError(f"{path}: has the columns {found}, the model takes {wanted}")
         yield chunk
 
 
@@ -116,13 +137,16 @@ def column_names(chunk: "Chunk") -> tuple[str, ...] | None:
 
 
 def _has_names(path: Path, reading: Reading) -> bool:
-    """Look at the first rows only, to tell a table with names from one without."""
+    """Look at the first row only, to tell a table with names from one without."""
     from dbull.data.readers import read_chunks
 
-    settings: Any = replace(reading.read_settings(None), chunk_rows=1)
-    for chunk in read_chunks(path, settings):
-        return column_names(chunk) is not None
-    return False
+    if str(path) == "-":  # a stream cannot be looked at twice
+        return True
+    try:
+        chunks = read_chunks(path, replace(reading.read_settings(None), chunk_rows=1))
+        return column_names(next(iter(chunks))) is not None
+    except DataError:  # most often text in a column that the model does not want; reading will tell
+        return True
 
 
 def _channels_last(chunk: "Chunk", path: Path) -> "Chunk":

@@ -107,6 +107,8 @@ def watch(
         learner = _learner(model, config, assignments, name, key, columns, arrival_rows, False, False)
         dealt_with: dict[Path, tuple[int, int]] = {}
         born = bad = False
+        if not (quiet or once):
+            print(f"watching {folder}; stop with Ctrl-C", file=sys.stderr, flush=True)
         with _progress(quiet) as tell:
             while True:
                 for path in _arrived(folder, 0.0 if once else settle, dealt_with):

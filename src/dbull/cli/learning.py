@@ -29,7 +29,7 @@ class Learned:
     n_clusters: int
     born: list[int]
     first: bool  # whether it was the first data set of the model
-    novel_share: float
+    novel_share: float | None
     elbo: float | None
     rows_per_cluster: dict[str, int]
     seconds: float
@@ -39,10 +39,11 @@ class Learned:
         """The same for people."""
         where = "would be" if self.generation is None else f"generation {self.generation}:"
         new = f", new: {' '.join(map(str, self.born))}" if self.born else ""
+        novel = "" if self.novel_share is None or self.first else f", {self.novel_share:.0%} novel"
         speed = self.rows / max(self.seconds, 1e-9)
         return (
-            f"{where} {self.name}, {self.rows:,} rows, {self.n_clusters} clusters{new}, "
-            f"{self.novel_share:.0%} novel, {self.seconds:.1f} s ({speed:,.0f} rows/s)"
+            f"{where} {self.name}, {self.rows:,} rows, {self.n_clusters} clusters{new}{novel}, "
+            f"{self.seconds:.1f} s ({speed:,.0f} rows/s)"
         )
 
 

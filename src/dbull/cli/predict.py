@@ -42,7 +42,7 @@ def predict(
     """Write for each row its cluster: id, name, status, probability and log density.
 
     Rows are read and written in pieces, so files may be larger than memory. Columns are found by name. The
-    answer for a row does not depend on the rows beside it. A file that is given as OUT appears whole or not at all.
+    answer for a row does not depend on the rows beside it. OUT appears whole or not at all.
 
     Example: `dbull predict model today.csv -o today-clusters.parquet`.
     """
@@ -99,7 +99,7 @@ def preview(model: Model, data: Data, as_json: AsJson = False, quiet: Quiet = Fa
                 {
                     "file": str(path),
                     "rows": len(rows),
-                    "novel_share": plan.novel_share,
+                    "novel_share": plan.events[0].evidence["novel_share"],
                     "born": [event.clusters[0] for event in plan.events if event.kind == "birth"],
                     "rows_per_cluster": {str(cluster): n for cluster, n in plan.rows.items() if n},
                 }
@@ -109,7 +109,8 @@ def preview(model: Model, data: Data, as_json: AsJson = False, quiet: Quiet = Fa
             return
         for one in found:
             new = f"new: {' '.join(map(str, one['born']))}" if one["born"] else "nothing new"
-            typer.echo(f"{one['file']}: {one['rows']:,} rows, {one['novel_share']:.0%} novel, {new}")
+            novel = "" if one["novel_share"] is None else f"{one['novel_share']:.0%} novel, "
+            typer.echo(f"{one['file']}: {one['rows']:,} rows, {novel}{new}")
             show_table(
                 [{"cluster": int(c), "rows": n} for c, n in one["rows_per_cluster"].items()],
                 ("cluster", "rows"),

@@ -37,7 +37,7 @@ class Arrival:
     var: Tensor | None  # of the codes, if the statistics count it
     replay: Replay | None
     graph: NeighbourGraph | None  # of the rows and, behind them, the replayed ones
-    novel_share: float  # rows that the clusters of the past find strange
+    novel_share: float | None  # rows that the clusters of the past find strange, if they can say
 
 
 def fold_in(

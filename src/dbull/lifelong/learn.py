@@ -99,7 +99,8 @@ def learn(
         mixture.search(codes, None)
         yield clock.now("search")
     counted_var = var if s.use_encoder_variance else None
-    arrival = Arrival(values, inputs, codes, counted_var, replay, graph, novel)
+    told = novel if first or state.imprints else None  # without networks nothing tells what is strange
+    arrival = Arrival(values, inputs, codes, counted_var, replay, graph, told)
     fold_in(state, mixture, arrival, s, generator)
     yield clock.now("done", n_clusters=state.n_clusters)
     return state

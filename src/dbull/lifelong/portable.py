@@ -102,6 +102,10 @@ def _unpack(
     tensors: Tensors, told: dict[str, Any], ledger: Ledger, fingerprint: str | None, where: str, device: str
 ) -> LearnerState:
     mixture, parts = tensors["mixture"], told["components"]
+    for group, kind in (("mixture", torch.float64), ("networks", torch.float32)):
+        for name, tensor in tensors[group].items():
+            if tensor.dtype != kind:
+                fail(where, f"{group} has {name!r:.60} as {tensor.dtype} instead of {kind}")
     stats = SufficientStats(*(mixture[name] for name in ("counts", "sum_z", "sum_zz", "entropy")))
     n, dims = len(parts["ids"]), told["networks"]["latent_dim"]
     shapes = [tuple(part.shape) for part in (stats.counts, stats.sum_z, stats.sum_zz, stats.entropy)]

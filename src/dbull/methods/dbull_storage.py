@@ -248,8 +248,10 @@ def _unpack_parameters(packed: Any, augment: Augmentation | None, where: str) ->
         if isinstance(parameters.get(name), list):
             parameters[name] = tuple(parameters[name])
     told = parameters.get("augment")
+    kind = told.get("name") if isinstance(told, dict) else None
+    if augment is not None and kind != CUSTOM:
+        raise SettingsError(f"{where}: the model has no `augment` of the caller's own; load it without")
     if isinstance(told, dict):
-        kind = told.get("name")
         if kind == CUSTOM:
             if augment is None:
                 raise SettingsError(
@@ -263,8 +265,6 @@ def _unpack_parameters(packed: Any, augment: Augmentation | None, where: str) ->
             readers = {field.name: _anything for field in fields(kept)}
             rest = {key: value for key, value in told.items() if key != "name"}
             parameters["augment"] = kept(**check_fields(rest, f"{where}.augment", readers))
-    elif augment is not None:
-        raise SettingsError(f"{where}: the model has no `augment` of the caller's own; load it without")
     return parameters
 
 

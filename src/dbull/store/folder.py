@@ -309,11 +309,12 @@ class ModelFolder:
         return check_folder(self)
 
     def _number(self, generation: int | None) -> int:
-        number = self.latest() if generation is None else generation
-        if number is None:
+        latest = self.latest()
+        if latest is None:
             raise ModelFileError(
                 f"{self.path}: there is no model here; name the folder of a model, or learn one"
             )
+        number = latest if generation is None else generation
         if generation_number(generation_name(number)) is None or not os.path.lexists(self.folder(number)):
             raise SettingsError(
                 f"{self.path}: there is no generation {number}; there are {self.generations()[-10:]}"

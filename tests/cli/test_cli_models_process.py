@@ -1,0 +1,65 @@
+"""Commands on models in a process of their own: exit codes as the caller sees them, signals, streams."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from dbull.store import ModelFolder
+
+
+def start(*arguments):
+    command = [sys.executable, "-m", "dbull.cli", *map(str, arguments)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
+
+
+def run(*arguments):
+    process = start(*arguments)
+    out, err = process.communicate(timeout=300)
+    return process.returncode, out, err
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("process")
+    random = np.random.default_rng(0)
+    for name, centres in {"a": (0, 20), "b": (20, 40)}.items():
+        np.save(folder / f"{name}.npy", np.concatenate([random.normal(size=(40, 3)) + c for c in centres]))
+    code, out, err = run("learn", folder / "model", folder / "a.npy")
+    assert (code, out.startswith("generation 1: a.npy, 80 rows, 2 clusters")) == (0, True), err
+    return folder
+
+
+def test_condition_and_refusal(place):
+    code, out, err = run("learn", place / "model", place / "b.npy", "--fail-on", "new-cluster", "-q")
+    assert (code, err) == (6, "")
+    assert "new: 2" in out
+    code, out, err = run("learn", place / "model", place / "b.npy", "-q")
+    assert (code, out) == (3, "")
+    assert err.count("\n") == 1, "one line and no traceback"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [(["history", "nothing-here"], 4), (["events"], 2), (["events", "x", "--kind", "bith"], 2)],
+)
+def test_codes_without_a_model(arguments, code):
+    assert run(*arguments)[0] == code
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_watch_that_is_stopped(place, number, code):
+    (place / "inbox").mkdir(exist_ok=True)
+    process = start("watch", place / "model", place / "inbox")
+    assert "watching" in process.stderr.readline()
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert "Traceback" not in err
+    assert ModelFolder(place / "model").check().ok
