@@ -1,4 +1,4 @@
-"""Models to report on: one with named columns, learned here at once, and one with images from a file."""
+"""Models to report on: one with named columns that is learned here, one with images from a file."""
 
 from pathlib import Path
 

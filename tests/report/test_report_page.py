@@ -1,4 +1,4 @@
-"""The page: sound HTML, nothing from outside, no text taken for markup, readable by ear and keyboard."""
+"""The page: sound HTML, nothing from outside, nobody's text taken for markup, words for pictures."""
 
 import re
 from collections import Counter
@@ -99,7 +99,7 @@ def test_text_of_users_is_never_markup(data):
     page = Page(html)
     assert len(page.all("script")) == 1  # our own
     assert not any("onerror" in attrs for _, attrs in page.elements)
-    assert not page.all("b") or "<b>bold" not in html
+    assert "<b>bold" not in html
     assert "&lt;script&gt;alert(&#39;name&#39;)&lt;/script&gt;" in html
     assert any(text == "<script>alert('name')</script>" for text in page.text)
     assert any('"><img src=x onerror=alert(1)>' in text for text in page.text)

@@ -80,10 +80,14 @@ def demo(
     Example: `dbull demo`, then open dbull-demo.html in a browser.
     """
     with exit_codes():
+        import torch
+
         from dbull.cli.demo_show import Show
         from dbull.methods.dbull import DBULL
         from dbull.report import build_report, check_target, write_report
 
+        # Threads wait for each other where cores are busy, and one is enough for arrivals this small.
+        torch.set_num_threads(1)
         check_target(out)
         _refuse_other_model(model)
         pieces = _stream()[:arrivals]
@@ -91,7 +95,7 @@ def demo(
         learner = DBULL(image_shape=(8, 8), random_state=seed)
         show.begin(sum(len(piece.rows) for piece in pieces))
         steps: list[Step] = []
-        first_ids: list[Any] = []
+        first_ids: list[np.ndarray] = []
         for piece in pieces:
             steps.append(_learn(learner, piece, len(steps) + 1, show))
             first_ids.append(learner.labels_.copy())
@@ -120,7 +124,9 @@ def _stream() -> list[Piece]:
         members = [np.flatnonzero(bunch.target == digit) for digit in pair]
         if pair == PAIRS[0]:
             half = int(i > 0)
-            members = [part[half::2] for part in members]
+            # Shuffled first: neighbours in this data set come from one writer.
+            mixed = [np.random.default_rng(digit).permutation(part) for digit, part in enumerate(members)]
+            members = [np.array_split(part, 2)[half] for part in mixed]
         chosen = np.sort(np.concatenate(members))
         what = f"{WORDS[pair[0]]} and {WORDS[pair[1]]}" + (" again" if pair in PAIRS[:i] else "")
         pieces.append(Piece(what, bunch.data[chosen], bunch.target[chosen]))

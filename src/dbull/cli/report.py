@@ -33,8 +33,8 @@ def report(
         from dbull.store import ModelFolder
 
         check_target(out)
-        learner = load(model, generation)
-        manifest = ModelFolder(model).manifest(learner.origin_.generation)
+        manifest = ModelFolder(model).manifest(generation)
+        learner = load(model, manifest.generation)
         facts = {"Folder": model.resolve().name, "Generation": str(manifest.generation)}
         if manifest.time:
             facts["Saved"] = manifest.time

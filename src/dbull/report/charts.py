@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from markupsafe import Markup
 
 from dbull.report.data import ArrivalPoint, CodeMap
@@ -13,8 +14,9 @@ __all__ = ["bars", "code_map", "hue", "line_chart"]
 
 WIDTH, HEIGHT = 340, 170  # of a chart, in units of its own
 LEFT, RIGHT, TOP, BOTTOM = 46, 12, 12, 26
-MAP_SIDE, MAP_EDGE = 720, 44
+MAP_SIDE, MAP_EDGE, LOWEST_MAP = 720, 44, 300
 MOST_PICTURES = 40  # prototypes on the map
+PICTURE_SIDE = 42
 
 
 def hue(cluster: int) -> int:
@@ -113,54 +115,72 @@ def line_chart(
 
 def code_map(codes: CodeMap, labels: dict[int, str], pictures: dict[int, str]) -> Markup:
     """Draw the codes of clusters in the plane; `pictures` are addresses of prototypes, if there are any."""
-    every = [place for points in codes.points.values() for place in points.tolist()]
-    lows, highs = (
-        [min(axis) for axis in zip(*every, strict=True)],
-        [max(axis) for axis in zip(*every, strict=True)],
-    )
-    reach = max(highs[0] - lows[0], highs[1] - lows[1], 1e-12)
-    wide = MAP_SIDE
-    tall = max(300, round((highs[1] - lows[1]) / reach * (MAP_SIDE - 2 * MAP_EDGE)) + 2 * MAP_EDGE)
-    scale = min((wide - 2 * MAP_EDGE) / reach, (tall - 2 * MAP_EDGE) / max(highs[1] - lows[1], 1e-12))
-    middle = [(low + high) / 2 for low, high in zip(lows, highs, strict=True)]
+    every = np.concatenate(list(codes.points.values()))
+    lows, highs = every.min(0), every.max(0)
+    across, up = np.maximum(highs - lows, 1e-12).tolist()
+    middle = ((lows + highs) / 2).tolist()
+    wide, inner = MAP_SIDE, MAP_SIDE - 2 * MAP_EDGE
+    scale = inner / max(across, up)
+    tall = max(LOWEST_MAP, round(up * scale) + 2 * MAP_EDGE)
 
     def place(point: Sequence[float]) -> tuple[float, float]:
         return wide / 2 + (point[0] - middle[0]) * scale, tall / 2 - (point[1] - middle[1]) * scale
 
-    clouds, centres = [], []
+    clouds, lines, centres = [], [], []
+    middles = {cluster: place(points.mean(0).tolist()) for cluster, points in codes.points.items()}
+    seats = _apart(middles, PICTURE_SIDE + 6) if pictures else middles
     for cluster, points in codes.points.items():
-        dots = Markup("").join(
-            Markup('<circle cx="{:.1f}" cy="{:.1f}" r="3"/>').format(*place(point))
-            for point in points.tolist()
-        )
-        clouds.append(
-            Markup('<g class="cloud" data-cluster="{}" style="--h:{}">{}</g>').format(
-                cluster, hue(cluster), dots
+        attributes = Markup('data-cluster="{}" style="--h:{}"').format(cluster, hue(cluster))
+        spots = [Markup('<circle cx="{:.1f}" cy="{:.1f}" r="3"/>').format(*place(p)) for p in points.tolist()]
+        clouds.append(Markup('<g class="cloud" {}>{}</g>').format(attributes, Markup("").join(spots)))
+        (x, y), (to_x, to_y) = middles[cluster], seats[cluster]
+        lines.append(
+            Markup('<g class="thread" {}><path d="M{:.1f} {:.1f} L{:.1f} {:.1f}"/></g>').format(
+                attributes, x, y, to_x, to_y
             )
         )
-        x, y = place(points.mean(0).tolist())
-        centres.append(_centre(cluster, labels[cluster], x, y, pictures.get(cluster)))
+        centres.append(
+            Markup(
+                '<g class="centre" {} transform="translate({:.1f} {:.1f})"><title>{}</title>{}</g>'
+            ).format(attributes, to_x, to_y, labels[cluster], _seal(cluster, pictures.get(cluster)))
+        )
     spoken = f"Map of {len(codes.points)} clusters: {', '.join(labels.values())}"
-    return Markup('<svg class="map" viewBox="0 0 {} {}" role="img" aria-label="{}">{}{}</svg>').format(
-        wide, tall, spoken, Markup("").join(clouds), Markup("").join(centres)
+    return Markup('<svg class="map" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
+        wide, tall, spoken, Markup("").join([*clouds, *lines, *centres])
     )
 
 
-def _centre(cluster: int, label: str, x: float, y: float, picture: str | None) -> Markup:
+def _seal(cluster: int, picture: str | None) -> Markup:
     """Mark the middle of a cluster by its prototype, or by its id."""
-    group = Markup(
-        '<g class="centre" data-cluster="{}" style="--h:{}" transform="translate({:.1f} {:.1f})">'
-        "<title>{}</title>{}</g>"
-    )
     if picture is None:
-        drawn = Markup('<circle r="15"/><text y="5" text-anchor="middle">{}</text>').format(cluster)
-    else:
-        drawn = Markup(
-            '<rect x="-22" y="-22" width="44" height="44" rx="7"/>'
-            '<image x="-19" y="-19" width="38" height="38" href="{}"/>'
-            '<circle cx="20" cy="-20" r="11"/><text x="20" y="-15.5" text-anchor="middle">{}</text>'
-        ).format(picture, cluster)
-    return group.format(cluster, hue(cluster), x, y, label, drawn)
+        return Markup('<circle r="15"/><text y="5" text-anchor="middle">{}</text>').format(cluster)
+    half = PICTURE_SIDE / 2
+    return Markup(
+        '<rect x="{}" y="{}" width="{}" height="{}" rx="7"/>'
+        '<image x="{}" y="{}" width="{}" height="{}" href="{}"/>'
+        '<circle cx="{}" cy="{}" r="10.5"/><text x="{}" y="{}" text-anchor="middle">{}</text>'
+    ).format(
+        *(-half, -half, PICTURE_SIDE, PICTURE_SIDE),
+        *(3 - half, 3 - half, PICTURE_SIDE - 6, PICTURE_SIDE - 6, picture),
+        *(half - 3, 3 - half, half - 3, 7.5 - half, cluster),
+    )
+
+
+def _apart(places: dict[int, tuple[float, float]], side: float) -> dict[int, tuple[float, float]]:
+    """Move squares that cover each other apart, as little as it takes; those of many may still touch."""
+    seats = {key: list(place) for key, place in places.items()}
+    keys = list(seats)
+    for _ in range(80):
+        for i, one in enumerate(keys):
+            for other in keys[i + 1 :]:
+                gaps = [seats[other][axis] - seats[one][axis] for axis in (0, 1)]
+                if max(map(abs, gaps)) >= side:
+                    continue
+                axis = 0 if abs(gaps[0]) >= abs(gaps[1]) else 1
+                push = (side - abs(gaps[axis])) / 2 * (1 if gaps[axis] >= 0 else -1)
+                seats[one][axis] -= push / 2
+                seats[other][axis] += push / 2
+    return {key: (x, y) for key, (x, y) in seats.items()}
 
 
 def _some(numbers: Sequence[int], at_most: int) -> list[int]:

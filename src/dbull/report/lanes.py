@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
@@ -12,23 +12,27 @@ from dbull.report.data import ArrivalPoint, Lane
 
 __all__ = ["timeline"]
 
-LABEL_WIDTH, LANE_HEIGHT, HEAD = 128, 30, 46
+LABEL_WIDTH, LANE_HEIGHT, HEAD = 150, 32, 46
+WIDE, WIDEST_STEP, NARROWEST_STEP = 880, 150, 16
 LARGEST_DOT, SMALLEST_DOT = 11.0, 2.2
 MOST_LANES = 60
 LONGEST_LABEL = 15
 
 
-def timeline(lanes: Sequence[Lane], arrivals: Sequence[ArrivalPoint]) -> Markup:
-    """Draw the lives of clusters over the arrivals; of very many those with the most rows."""
+def timeline(lanes: Sequence[Lane], arrivals: Sequence[ArrivalPoint], pictures: Mapping[int, str]) -> Markup:
+    """Draw the lives of clusters over the arrivals; of very many those with the most rows.
+
+    `pictures` are addresses of prototypes, where there are any.
+    """
     drawn = _shown(lanes)
-    step = max(16.0, min(96.0, 720 / max(1, len(arrivals))))
+    step = max(NARROWEST_STEP, min(WIDEST_STEP, WIDE / max(1, len(arrivals))))
     across = {a.number: LABEL_WIDTH + (i + 0.5) * step for i, a in enumerate(arrivals)}
     rows_of = {lane.id: HEAD + (i + 0.5) * LANE_HEIGHT for i, lane in enumerate(drawn)}
     width = LABEL_WIDTH + len(arrivals) * step + 12
     height = HEAD + len(drawn) * LANE_HEIGHT + 8
     most = max([n for lane in drawn for n in lane.rows.values()], default=1)
     parts = [_heads(arrivals, across, step, height)]
-    parts += [_lane(lane, rows_of, across, most) for lane in drawn]
+    parts += [_lane(lane, rows_of, across, most, pictures.get(lane.id)) for lane in drawn]
     spoken = f"Timeline of {len(arrivals)} arrivals and {len(lanes)} clusters; the list below says the same."
     return Markup(
         '<svg class="lanes" viewBox="0 0 {:.0f} {}" style="min-width:{:.0f}px;max-width:{:.0f}px" role="img" '
@@ -68,7 +72,9 @@ def _heads(arrivals: Sequence[ArrivalPoint], across: dict[int, float], step: flo
     return Markup("").join(parts)
 
 
-def _lane(lane: Lane, rows_of: dict[int, float], across: dict[int, float], most: int) -> Markup:
+def _lane(
+    lane: Lane, rows_of: dict[int, float], across: dict[int, float], most: int, picture: str | None
+) -> Markup:
     y = rows_of[lane.id]
     start = across.get(lane.first_seen, LABEL_WIDTH)
     end = max(across.values(), default=start) if lane.end is None else across.get(lane.end, start)
@@ -97,10 +103,16 @@ def _lane(lane: Lane, rows_of: dict[int, float], across: dict[int, float], most:
         )
     name = lane.label if len(lane.label) <= LONGEST_LABEL else lane.label[: LONGEST_LABEL - 1] + "…"
     ended = " ended" if lane.end is not None else ""
+    key = Markup('<circle class="key" cx="14" cy="{:.1f}" r="6"/>').format(y)
+    if picture is not None:
+        key = Markup(
+            '<rect class="key" x="1" y="{:.1f}" width="26" height="26" rx="5"/>'
+            '<image x="3" y="{:.1f}" width="22" height="22" href="{}"/>'
+        ).format(y - 13, y - 11, picture)
     return Markup(
-        '<g class="lane{}" data-cluster="{}" style="--h:{}"><circle class="key" cx="9" cy="{:.1f}" r="5"/>'
-        '<text class="name" x="20" y="{:.1f}">{}</text>{}</g>'
-    ).format(ended, lane.id, hue(lane.id), y, y + 4.5, name, Markup("").join(parts))
+        '<g class="lane{}" data-cluster="{}" style="--h:{}">{}'
+        '<text class="name" x="35" y="{:.1f}">{}</text>{}</g>'
+    ).format(ended, lane.id, hue(lane.id), key, y + 4.5, name, Markup("").join(parts))
 
 
 def _short(n: int) -> str:

@@ -40,7 +40,7 @@ def render_report(data: ReportData) -> str:
             samples={c.id: data_uri(tiled(c.samples, SAMPLE_COLUMNS)) for c in data.clusters if c.samples},
             bars={c.id: bars(c.rows_per_arrival, _spoken_rows(c, data.arrivals)) for c in data.clusters},
             map=code_map(data.code_map, labels, on_map),
-            timeline=timeline(data.lanes, data.arrivals),
+            timeline=timeline(data.lanes, data.arrivals, prototypes),
             charts=_charts(data.arrivals),
             by_arrival=_by_arrival(data),
             labels=labels,
@@ -120,7 +120,7 @@ def _charts(arrivals: tuple[ArrivalPoint, ...]) -> list[tuple[str, str, Markup]]
             "Clusters",
             "how many there are after each arrival",
             line_chart(
-                arrivals, lambda a: a.n_clusters, lambda v: f"{v:.3g}", "Number of clusters", (0.0, None)
+                arrivals, lambda a: a.n_clusters, lambda v: f"{v:.0f}", "Number of clusters", (0.0, None)
             ),
         ),
         (
@@ -130,7 +130,7 @@ def _charts(arrivals: tuple[ArrivalPoint, ...]) -> list[tuple[str, str, Markup]]
         ),
         (
             "Fit",
-            "evidence lower bound per row, in nats; higher is better",
+            "evidence lower bound per row of the arrival, in nats; higher is better",
             line_chart(arrivals, lambda a: a.elbo_per_row, _number, "Evidence lower bound per row"),
         ),
     ]
