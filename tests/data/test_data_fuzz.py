@@ -67,6 +67,14 @@ def test_table_readers(tmp_path_factory, suffix, data):
         assert np.isfinite(table.x).all()
 
 
+def test_a_header_whose_type_is_no_python(tmp_path):
+    header = b"{'descr':',','fortran_order':False,'shape':(0,0)}".ljust(118)
+    path = tmp_path / "damaged.npy"
+    path.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
+    with pytest.raises(DataError, match=r"not an array in \.npy format"):
+        read_table(path)
+
+
 @given(data=st.data())
 @settings(max_examples=40, deadline=None)
 def test_streams(data):

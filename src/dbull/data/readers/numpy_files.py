@@ -65,7 +65,8 @@ def _read_header(stream: IO[bytes], where: str) -> tuple[tuple[int, ...], bool, 
         version = npy_format.read_magic(stream)
         read = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
         shape, fortran_order, dtype = read(stream)
-    except (ValueError, EOFError, tokenize.TokenError) as error:
+    # A header is a Python literal, and so is the type named in it: it fails as damaged Python does.
+    except (ValueError, TypeError, SyntaxError, EOFError, tokenize.TokenError) as error:
         raise DataError(f"{where}: not an array in .npy format ({error})") from error
     return shape, fortran_order, dtype
 
