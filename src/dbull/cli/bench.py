@@ -180,7 +180,7 @@ def _list_names() -> None:
         typer.echo(f"  {name}")
     typer.echo("methods")
     for name, method in METHODS.items():
-        typer.echo(f"  {name:<14}{method.summary}")
+        typer.echo(f"  {name:<18}{method.summary}")
 
 
 def _refuse_wrong_output(
