@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pages import ROOT, run_page, text_of
 from sklearn.datasets import load_digits
+
+from pages import ROOT, run_page, text_of
 
 PAGES = sorted(str(path.relative_to(ROOT)) for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")))
 

@@ -3,10 +3,9 @@
 import re
 from pathlib import Path
 
-from pages import run_page, text_of
-
 from dbull.cli import app
 from dbull.cli.exits import ExitCode
+from pages import run_page, text_of
 
 PAGE = "docs/command-line.md"
 
