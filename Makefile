@@ -38,6 +38,8 @@ reliability: $(READY)
 	$(BIN)/python benchmarks/writers.py
 	$(BIN)/python benchmarks/kills.py
 	$(BIN)/python benchmarks/learn_kills.py
+	$(BIN)/python benchmarks/learn_writers.py
+	$(BIN)/python benchmarks/input_fuzz.py
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -14,6 +14,7 @@ from dbull.lifelong.inference import encode_rows
 from dbull.lifelong.neighbourhood import NeighbourGraph, neighbourhood_loss
 from dbull.lifelong.objective import FrozenMixture, row_terms
 from dbull.lifelong.replay import Replay
+from dbull.nets.adam import Adam
 from dbull.nets.augment import Augmentation
 from dbull.nets.inputs import InputView
 from dbull.nets.vae import VAE
@@ -103,8 +104,8 @@ class Trainer:
         self.generator = generator
         self.device = next(vae.parameters()).device
         self.n_steps = -(-len(rows.values) // self.batch_rows)
-        # One optimiser for the whole life of the data set in memory; fused: one pass over the weights.
-        self.optimiser = torch.optim.Adam(vae.parameters(), lr=1e-3, fused=True)
+        # One optimiser for the whole life of the data set in memory.
+        self.optimiser = Adam(vae.parameters(), learning_rate=1e-3)
 
     def encode(self) -> tuple[Tensor, Tensor]:
         """Return encoder mean and variance of the clean data set in memory, float64 on the CPU."""
@@ -144,14 +145,13 @@ class Trainer:
         sums = torch.zeros(5)
         self.vae.train()
         for step, rows in enumerate(order.split(self.batch_rows)):
-            for group in self.optimiser.param_groups:
-                group["lr"] = learning_rate(step / self.n_steps)
+            self.optimiser.learning_rate = learning_rate(step / self.n_steps)
             terms = self._terms(rows, mixture, None if responsibilities is None else responsibilities[rows])
             elbo = terms[0] + terms[1] + terms[2]
             loss = self.neighbourhood_weight * terms[3] + self.consistency_weight * terms[4] - elbo
             if not bool(torch.isfinite(loss)):
                 raise NumericalError(self._complaint(terms.detach(), step))
-            self.optimiser.zero_grad(set_to_none=True)
+            self.optimiser.zero_grad()
             loss.backward()
             self.optimiser.step()
             sums += terms.detach().cpu() * len(rows)

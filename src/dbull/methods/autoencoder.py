@@ -26,6 +26,7 @@ from dbull.lifelong.settings import PRETRAININGS, epochs_for, recipe_for
 from dbull.lifelong.training import EpochTerms, Trainer, TrainingRows
 from dbull.methods.base import as_tensor, check_number, check_rows, new_seed
 from dbull.methods.dbull_choices import augmentation, image_shape_of, networks
+from dbull.nets.adam import Adam
 from dbull.nets.inputs import KINDS, InputView, fit_inputs, guess_kind
 from dbull.nets.likelihood import LIKELIHOODS
 from dbull.nets.pretrain import stacked_denoising
@@ -223,7 +224,7 @@ def check_shared(model: Any) -> None:
         raise ValueError(f"augment must be 'auto', None or a callable; got {model.augment!r}.")
 
 
-def descend(optimiser: torch.optim.Optimizer, loss: Tensor, what: str) -> float:
+def descend(optimiser: Adam | torch.optim.SGD, loss: Tensor, what: str) -> float:
     """Take one gradient step and return the loss."""
     value = loss.item()
     if not np.isfinite(value):
@@ -231,7 +232,7 @@ def descend(optimiser: torch.optim.Optimizer, loss: Tensor, what: str) -> float:
             f"the loss of {what} is not finite. Lower learning_rate or joint_learning_rate, or look for "
             "extreme values in the data."
         )
-    optimiser.zero_grad(set_to_none=True)
+    optimiser.zero_grad()
     loss.backward()
     optimiser.step()
     return value

@@ -27,6 +27,7 @@ from dbull.methods.autoencoder import (
     prepare,
 )
 from dbull.methods.base import Capabilities, check_number
+from dbull.nets.adam import Adam
 from dbull.nets.augment import Augmentation
 from dbull.nets.vae import VAE
 from dbull.probability.gaussian import expected_log_density, log_density
@@ -215,13 +216,12 @@ class VaDE(AutoencoderMethod):
         """Train networks and mixture on the bound."""
         rate = self.joint_learning_rate
         rate = 0.3 * bench.learning_rate if rate == "auto" else float(rate)
-        optimiser = torch.optim.Adam([*bench.vae.parameters(), *mixture.parameters()], lr=rate, fused=True)
+        optimiser = Adam([*bench.vae.parameters(), *mixture.parameters()], rate)
         n_rows = len(bench.trainer.rows.values)
         bench.vae.train()
         for epoch in range(n_epochs):
             started, sums = perf_counter(), torch.zeros(3)
-            for group in optimiser.param_groups:
-                group["lr"] = decayed(rate, epoch / n_epochs)
+            optimiser.learning_rate = decayed(rate, epoch / n_epochs)
             for rows in bench.batches():
                 values, inputs = bench.show(rows)
                 noise = bench.noise(len(rows), bench.vae.shape.latent_dim)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from dbull.errors import NumericalError, SettingsError
+from dbull.nets.adam import Adam
 from dbull.nets.augment import MaskingNoise
 from dbull.nets.vae import VAE
 
@@ -44,9 +45,7 @@ def stacked_denoising(
     hidden = inputs
     for depth, (encode, decode) in enumerate(pairs):
         innermost = depth == len(pairs) - 1
-        optimiser = torch.optim.Adam(
-            [*encode.parameters(), *decode.parameters()], lr=learning_rate, fused=True
-        )
+        optimiser = Adam([*encode.parameters(), *decode.parameters()], learning_rate)
         for epoch in range(n_epochs):
             total = 0.0
             for rows in torch.randperm(len(hidden), generator=generator).split(batch_rows):
@@ -60,7 +59,7 @@ def stacked_denoising(
                         f"pretraining of layer {depth + 1} left the range of numbers: lower learning_rate, "
                         "or look for extreme values in the data"
                     )
-                optimiser.zero_grad(set_to_none=True)
+                optimiser.zero_grad()
                 loss.backward()
                 optimiser.step()
                 total += loss.item() * len(rows)
