@@ -26,6 +26,7 @@ from typer.testing import CliRunner
 
 from dbull.cli import app
 from dbull.store import ModelFolder
+from writers import findings
 
 DONE, REFUSED = 0, 3
 COLUMNS = ("a", "b", "c")
@@ -138,8 +139,7 @@ def run(n_files: int, seed: int, place: Path) -> tuple[Counter[str], list[str]]:
         elif result.exit_code == REFUSED and path.name not in result.stderr:
             wrong.append(f"{command}: the message does not name the file: {result.stderr.strip()[:200]}")
     folder = ModelFolder(model)
-    report = folder.check()
-    wrong += [f"check: {finding.path}: {finding.text}" for finding in (*report.problems, *report.notes)]
+    wrong += findings(folder)
     if len(folder.learned()) != learned + 1:
         wrong.append(f"{learned} files were said to be learned, the model knows {len(folder.learned()) - 1}")
     return ends, wrong

@@ -26,6 +26,7 @@ import dbull.methods.dbull  # noqa: F401
 from dbull.cli import app
 from dbull.store import ModelFolder
 from dbull.store.layout import hash_bytes
+from writers import findings
 
 ROWS, ARRIVAL_ROWS = 150, 50
 NETWORKS = ("encoder='mlp'", "hidden_dims=[8]", "latent_dim=2", "epochs=2", "joint_epochs=1")
@@ -115,8 +116,7 @@ def aftermath(place: Path, n_files: int) -> list[str]:
     """Return what is wrong with the folder, beside one that was written without any kill."""
     wrong: list[str] = []
     folder = ModelFolder(place / "model")
-    report = folder.check()
-    wrong += [f"check: {finding.path}: {finding.text}" for finding in (*report.problems, *report.notes)]
+    wrong += findings(folder)
     arrivals = [event["rows"] for event in folder.events() if event["kind"] == "arrival"]
     if arrivals != [ARRIVAL_ROWS] * (n_files * ROWS // ARRIVAL_ROWS):
         wrong.append(f"{len(arrivals)} arrivals of {sum(arrivals)} rows for {n_files} files of {ROWS}")

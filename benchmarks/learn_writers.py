@@ -24,7 +24,8 @@ import dbull.cli.learning
 import dbull.data.readers
 import dbull.methods.dbull  # noqa: F401
 from dbull.cli import app
-from dbull.store import ModelFolder, writing
+from dbull.store import ModelFolder
+from writers import findings, meet_before_claim
 
 ROWS = 60
 NETWORKS = ("encoder='mlp'", "hidden_dims=[8]", "latent_dim=2", "epochs=2", "joint_epochs=1")
@@ -34,14 +35,8 @@ WON, LOST = 0, 5
 def learn(model: Path, file: Path, barrier: object | None, narrow: bool) -> None:
     """Run the command line; leave with its exit code."""
     if barrier is not None:
-        claim = writing._claim
-
-        def claim_together(temp: Path, target: Path) -> None:
-            barrier.wait(60)  # type: ignore[attr-defined]
-            claim(temp, target)
-
         if narrow:
-            writing._claim = claim_together
+            meet_before_claim(barrier)
         barrier.wait(60)  # type: ignore[attr-defined]
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     app(["learn", str(model), str(file), "-q", *(part for text in NETWORKS for part in ("--set", text))])
@@ -90,8 +85,7 @@ def run(pairs: int, place: Path) -> tuple[Counter[str], list[str]]:
         else:
             wrong.append(f"pair {pair}: exit codes {codes}")
     folder = ModelFolder(model)
-    report = folder.check()
-    wrong += [f"check: {finding.path}: {finding.text}" for finding in (*report.problems, *report.notes)]
+    wrong += findings(folder)
     records = folder.learned().values()
     if sorted(record.name for record in records) != sorted(path.name for path in place.glob("*.npy")):
         wrong.append("the inputs learned are not the files")

@@ -36,19 +36,30 @@ def checkpoint(pair: int, writer: int) -> Checkpoint:
     )
 
 
-def write(path: Path, pair: int, writer: int, barrier: object, narrow: bool) -> None:
-    """Write the next generation, and tell by the exit code whether that was won."""
-    folder = ModelFolder(path)
-    content = checkpoint(pair, writer)
-    parent = folder.latest()
+def meet_before_claim(barrier: object) -> None:
+    """Make this process wait for the other one just before the step that decides between them."""
     claim = writing._claim
 
     def claim_together(temp: Path, target: Path) -> None:
         barrier.wait(60)  # type: ignore[attr-defined]
         claim(temp, target)
 
+    writing._claim = claim_together
+
+
+def findings(folder: ModelFolder) -> list[str]:
+    """Return what `check` has to say about a folder."""
+    report = folder.check()
+    return [f"check: {finding.path}: {finding.text}" for finding in (*report.problems, *report.notes)]
+
+
+def write(path: Path, pair: int, writer: int, barrier: object, narrow: bool) -> None:
+    """Write the next generation, and tell by the exit code whether that was won."""
+    folder = ModelFolder(path)
+    content = checkpoint(pair, writer)
+    parent = folder.latest()
     if narrow:
-        writing._claim = claim_together
+        meet_before_claim(barrier)
     barrier.wait(60)  # type: ignore[attr-defined]
     try:
         folder.commit(content, parent)
@@ -96,8 +107,7 @@ def run(pairs: int, place: Path) -> tuple[Counter[str], list[str]]:
 
 def aftermath(folder: ModelFolder, names: list[str]) -> list[str]:
     """Return what is wrong with a folder in which exactly the named writers have won."""
-    report = folder.check()
-    wrong = [f"check: {finding.path}: {finding.text}" for finding in (*report.problems, *report.notes)]
+    wrong = findings(folder)
     if [entry.name for entry in folder.learned().values()] != names:
         wrong.append("the inputs learned are not those of the winners")
     if [event["by"] for event in folder.events()] != names:
