@@ -1,0 +1,147 @@
+"""Seconds per epoch of DEC and VaDE beside those of ClustPy, with the same networks, rows and batch size.
+
+    python -m venv elsewhere && elsewhere/bin/pip install --constraint constraints.txt clustpy
+    python benchmarks/beside_clustpy.py elsewhere/bin/python
+
+ClustPy never becomes a dependency: it runs in its own environment, in a process of its own, in turn with
+ours, so that a busy machine slows both. Augmentation is off on both sides; ClustPy has none of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+HIDDEN, LATENT, BATCH_ROWS, N_CLUSTERS = (500, 500, 2000), 10, 256, 10
+SHORT, LONG = 1, 4  # epochs; an epoch takes the difference over three, so that all else cancels
+STAGES = {"autoencoder": ("pretrain", "cluster"), "clusters": ("cluster", "pretrain")}
+
+
+def rows(n_rows: int) -> np.ndarray:
+    """Return rows of ten overlapping clusters in [0, 1]; time does not depend on what is in them."""
+    draw = np.random.default_rng(0)
+    centres = draw.uniform(size=(N_CLUSTERS, 784))
+    noise = 0.3 * draw.normal(size=(n_rows, 784))
+    return np.clip(centres[draw.integers(N_CLUSTERS, size=n_rows)] + noise, 0, 1).astype(np.float32)
+
+
+def our_fit(name: str, x: np.ndarray, pretrain: int, cluster: int) -> None:
+    """Train ours."""
+    from dbull.methods.dec import DEC
+    from dbull.methods.vade import VaDE
+
+    shared: dict[str, Any] = {
+        "hidden_dims": HIDDEN,
+        "latent_dim": LATENT,
+        "batch_size": BATCH_ROWS,
+        "augment": None,
+        "image_shape": (28, 28),  # for the Bernoulli likelihood; augmentation is what else it would switch on
+        "epochs": pretrain,
+        "joint_epochs": cluster,
+        "n_init": 1,
+        "random_state": 0,
+    }
+    model = DEC(N_CLUSTERS, tolerance=0, **shared) if name == "DEC" else VaDE(N_CLUSTERS, **shared)
+    model.fit(x)
+
+
+def their_fit(name: str, x: np.ndarray, pretrain: int, cluster: int) -> None:
+    """Train ClustPy's."""
+    from clustpy.deep import DEC, VaDE
+    from clustpy.deep.neural_networks import FeedforwardAutoencoder, VariationalAutoencoder
+
+    layers = {"layers": [x.shape[1], *HIDDEN, LATENT]}
+    method, network = (DEC, FeedforwardAutoencoder) if name == "DEC" else (VaDE, VariationalAutoencoder)
+    method(
+        N_CLUSTERS,
+        batch_size=BATCH_ROWS,
+        pretrain_epochs=pretrain,
+        clustering_epochs=cluster,
+        neural_network=(network, layers),
+        initial_clustering_params={"n_init": 1, **({} if name == "DEC" else {"covariance_type": "diag"})},
+        random_state=0,
+    ).fit(x)
+
+
+def seconds_per_epoch(fit: Any, name: str, x: np.ndarray) -> dict[str, float]:
+    """Return seconds of one epoch of each stage."""
+    times = {}
+    for stage, (varied, fixed) in STAGES.items():
+        took = []
+        for n_epochs in (SHORT, LONG):
+            started = perf_counter()
+            fit(name, x, **{varied: n_epochs, fixed: SHORT})
+            took.append(perf_counter() - started)
+        times[stage] = (took[1] - took[0]) / (LONG - SHORT)
+    return times
+
+
+def without_torchvision() -> None:
+    """Let ClustPy import where torchvision is absent or does not fit PyTorch; nothing here uses it."""
+    import importlib.abc
+    import importlib.machinery
+    import types
+    from unittest.mock import MagicMock
+
+    class Stub(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+        def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
+            if name.split(".")[0] == "torchvision":
+                return importlib.machinery.ModuleSpec(name, self, is_package=True)
+            return None
+
+        def create_module(self, spec: Any) -> types.ModuleType:
+            return types.ModuleType(spec.name)
+
+        def exec_module(self, module: types.ModuleType) -> None:
+            def attribute(name: str) -> MagicMock:
+                if name.startswith("__"):
+                    raise AttributeError(name)
+                return MagicMock(name=name)
+
+            module.__getattr__ = attribute  # type: ignore[method-assign]
+
+    sys.meta_path.insert(0, Stub())
+
+
+def measure(side: str, name: str, n_rows: int) -> None:
+    """Measure one side in this process and print the times."""
+    if side == "theirs":
+        without_torchvision()
+    fit = our_fit if side == "ours" else their_fit
+    fit(name, rows(2 * BATCH_ROWS), 1, 1)  # imports and first calls
+    print(json.dumps(seconds_per_epoch(fit, name, rows(n_rows))))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("python", help="Python of an environment with ClustPy")
+    parser.add_argument("--rows", type=int, default=20_000)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--measure", nargs=2, help=argparse.SUPPRESS)  # how this script calls itself
+    options = parser.parse_args()
+    if options.measure:
+        measure(*options.measure, options.rows)
+        return
+    for name in ("DEC", "VaDE"):
+        best: dict[tuple[str, str], float] = {}
+        for _ in range(options.rounds):
+            for side, python in (("ours", sys.executable), ("theirs", options.python)):
+                command = [python, __file__, python, "--rows", str(options.rows), "--measure", side, name]
+                said = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+                for stage, seconds in json.loads(said.splitlines()[-1]).items():
+                    best[stage, side] = min(seconds, best.get((stage, side), seconds))
+        for stage in STAGES:
+            ours, theirs = best[stage, "ours"], best[stage, "theirs"]
+            print(
+                f"{name:<6}{stage:<13}{ours:6.1f} s an epoch, ClustPy {theirs:6.1f} s: {theirs / ours:.2f} x"
+            )
+
+
+if __name__ == "__main__":
+    main()
