@@ -232,7 +232,7 @@ def test_novelty_of_what_is_known_and_of_what_is_not(known, rows):
 def test_novelty_when_clusters_cannot_say(known, rows):
     inputs = known.view.inputs(known.view.values(rows[:9]))
     assert novelty_of(replace(known, imprints={}), inputs) == 1.0
-    # A cluster without a scale of its own finds nothing strange; it may be no row's first choice.
+    # A cluster without a scale of its own finds nothing strange.
     assert novelty_of(replace(known, calibrations={}), inputs + 30.0) == 0.0
 
 

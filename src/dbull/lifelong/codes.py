@@ -11,6 +11,7 @@ from dbull.lifelong.objective import FrozenMixture
 from dbull.mixture.fit import FitSettings, Fitted, fit_data_set
 from dbull.mixture.memory import StatsMemory
 from dbull.mixture.moves import MoveRecord
+from dbull.mixture.posterior import global_step
 from dbull.mixture.stats import SufficientStats
 from dbull.mixture.updates import Points, local_step, summarize
 
@@ -100,3 +101,23 @@ class CodeMixture:
         if self._held_by is not None:
             self.changed_share = float((held_by != self._held_by).double().mean())
         self._held_by = held_by
+
+    def dissolve_unchosen(self, mean: Tensor, var: Tensor | None) -> None:
+        """Remove newborn components that are no row's first choice; the others take their share of rows.
+
+        Such a component lies thinly over many rows. It would become a cluster that no row belongs to.
+        """
+        assert self.responsibilities is not None, "search first"
+        chosen = torch.bincount(self.labels, minlength=self.memory.n_components) > 0
+        keep = (self.memory.established | chosen).nonzero()[:, 0]
+        if len(keep) == self.memory.n_components:
+            return
+        place = torch.zeros(self.memory.n_components, dtype=torch.int64)
+        place[keep] = torch.arange(len(keep))
+        self.memory.select(keep)
+        points = Points.from_rows(mean, var if self.use_variance else None)
+        log_resp = torch.log_softmax(self.responsibilities[:, keep].to(torch.float64).log(), dim=1)
+        self.memory.refill([summarize(log_resp, points)])
+        self._fitted = replace(self.fitted, posterior=global_step(self.fitted.prior, self.memory.total))
+        self.responsibilities = log_resp.exp().to(torch.float32)
+        self.labels = place[self.labels]

@@ -24,8 +24,6 @@ from dbull.mixture.updates import Points, local_summary
 
 __all__ = ["Arrival", "fold_in"]
 
-N_HELD = 20  # rows that stand for a component which is no row's first choice
-
 
 @dataclass(frozen=True)
 class Arrival:
@@ -48,6 +46,7 @@ def fold_in(
     generator: torch.Generator,
 ) -> None:
     """Take a learned data set into the state, once."""
+    mixture.dissolve_unchosen(arrival.codes, arrival.var)
     placed = _place(state, mixture, arrival, s)
     rows = _Rows(arrival.inputs, mixture.labels, placed.cluster_of[mixture.labels])
     known = torch.ones(len(arrival.inputs), dtype=torch.bool)
@@ -63,7 +62,7 @@ def fold_in(
     final = state.memory.fold()
     ids = tuple(final[component_id] for component_id in provisional)
     if state.vae.learns and s.replay == "imprints":
-        _imprint(state.imprints, mixture, rows, known, ids, s.imprint_rank)
+        _imprint(state.imprints, rows, known, ids, s.imprint_rank)
     state.owner = dict(zip(ids, placed.cluster_of.tolist(), strict=True))
     state.prior = mixture.fitted.prior
     state.posterior = global_step(state.prior, state.memory.total)
@@ -143,21 +142,15 @@ def _calibrate(
 
 def _imprint(
     imprints: dict[int, Imprint],
-    mixture: CodeMixture,
     rows: _Rows,
     known: Tensor,
     ids: tuple[int, ...],
     rank: int,
 ) -> None:
     """Add the rows of each component to its imprint."""
-    assert mixture.responsibilities is not None
     for k, component_id in enumerate(ids):
         members = rows.inputs[(rows.components == k) & known]
         before = imprints.get(component_id)
-        if len(members) == 0 and before is None:
-            # A newborn may hold a part of many rows and the largest part of none.
-            held = mixture.responsibilities[:, k].topk(min(N_HELD, len(rows.inputs))).indices
-            members = rows.inputs[held]
         if len(members):
             fresh = imprint_of(members, rank)
             imprints[component_id] = fresh if before is None else pooled(before, fresh, rank)

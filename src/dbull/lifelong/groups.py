@@ -68,7 +68,7 @@ def number_clusters(group: Tensor, labels: Tensor, n_old: int) -> Tensor:
     group
         Of each component, (K,); below `n_old` it is that old cluster.
     labels
-        Component of each row, (N,). A component may hold a part of many rows and be the label of none.
+        Component of each row, (N,).
     """
     sizes = torch.bincount(group[labels], minlength=int(group.max()) + 1)
     founded = sorted((g for g in group.unique().tolist() if g >= n_old), key=lambda g: -int(sizes[g]))

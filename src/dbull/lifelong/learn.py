@@ -135,7 +135,7 @@ def novelty_of(state: LearnerState, inputs: Tensor, n_std: float = 2.0) -> float
         return 1.0
     clusters = state.cluster_ids
     scores = torch.stack([cluster_scores(inputs, state.imprints_of(c)) for c in clusters], dim=1)
-    # A cluster may have no scale: few rows, or it is the first choice of none.
+    # A cluster of few rows may have no scale.
     scales = [state.calibrations.get(c, Calibration()) for c in clusters]
     thresholds = torch.tensor([scale.threshold(n_std) for scale in scales], dtype=torch.float64)
     return novel_share(scores, thresholds)
