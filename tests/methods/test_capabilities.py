@@ -21,7 +21,7 @@ METHODS = {
     "vade": VaDE(3, **QUICK, joint_epochs=5),
     "vae-dp": VAEDP(**QUICK),
     "curl-f": CURL(4, **STREAM),
-    "curl-d": CURL(**STREAM, wait_steps=20, buffer_rows=40, poor_stds=5.0),
+    "curl-d": CURL(**STREAM, wait_steps=20, buffer_rows=40),
 }
 
 

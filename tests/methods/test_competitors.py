@@ -33,7 +33,7 @@ def models():
         "vade": VaDE(4, **JOINT, n_init=1),
         "vae-dp": VAEDP(**QUICK),
         "curl-f": CURL(4, **JOINT),
-        "curl-d": CURL(**JOINT, wait_steps=3, buffer_rows=10, poor_stds=1.0),
+        "curl-d": CURL(**JOINT, wait_steps=3, buffer_rows=10),
     }
 
 
@@ -210,7 +210,6 @@ def test_wrong_settings_are_named(name, setting, value, dense):
         (CURL(), "n_clusters", 0),
         (CURL(), "max_clusters", 0),
         (CURL(), "threshold", "low"),
-        (CURL(), "poor_stds", 0.0),
         (CURL(), "buffer_rows", 0),
         (CURL(), "wait_steps", -1),
         (CURL(), "replay", "often"),

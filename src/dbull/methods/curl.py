@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
@@ -27,32 +27,17 @@ __all__ = ["CURL", "PoorRows"]
 
 HIDDEN_DIMS = (500, 500)  # as in the original's experiments on shuffled data
 EXPANSION_PASSES = 10  # over the buffer, for the heads of a new component
-MEMORY_STEPS = 100.0  # over which the usual level of bounds is averaged
 
 
 @dataclass
 class PoorRows:
-    """Rows that the model explains poorly, collected until there are enough for a new component.
+    """Rows with a bound below `threshold` nats, collected until there are enough for a new component."""
 
-    Poor means: a bound below `threshold` nats, or, without one, more than `n_stds` standard deviations below
-    the mean bound of recent steps. Neither depends on the units of the data, nor on what a pixel is.
-    """
-
-    threshold: float | None
-    n_stds: float
+    threshold: float
     n_needed: int
     wait_steps: int
-    mean: float = math.nan
-    var: float = 0.0
     n_steps: int = 0  # since the last expansion, or since the start
     rows: list[Tensor] = field(default_factory=list)
-
-    @property
-    def limit(self) -> float:
-        """The bound below which a row is explained poorly."""
-        if self.threshold is not None:
-            return self.threshold
-        return self.mean - self.n_stds * math.sqrt(self.var)
 
     @property
     def n_rows(self) -> int:
@@ -61,19 +46,11 @@ class PoorRows:
 
     def look_at(self, bounds: Tensor, values: Tensor) -> bool:
         """Collect what is poor among the rows of one step; return whether there are enough."""
-        first = math.isnan(self.mean)
         self.n_steps += 1
-        if not first and self.n_steps > self.wait_steps:
-            poor = bounds < self.limit
+        if self.n_steps > self.wait_steps:
+            poor = bounds < self.threshold
             if bool(poor.any()):
                 self.rows.append(values[poor])
-        # Poor rows pull the level by no more than the limit: new kinds of rows must not become usual at once.
-        seen = bounds if first or self.threshold is not None else bounds.clamp(min=self.limit)
-        mean = float(seen.mean())
-        var = float((seen - (mean if first else self.mean)).square().mean())
-        part = 1.0 if first else 1.0 / MEMORY_STEPS
-        self.mean = mean if first else self.mean + part * (mean - self.mean)
-        self.var += part * (var - self.var)
         return self.n_rows >= self.n_needed
 
     def take(self) -> Tensor:
@@ -98,10 +75,9 @@ class CURL(AutoencoderMethod):
     max_clusters : int, default=50
         Most components when they are added.
     threshold : "auto" or float, default="auto"
-        Bound per row, in nats, below which a row is explained poorly; "auto" is `poor_stds` standard
-        deviations below the recent mean. The original has -200, for 784 pixels that are 0 or 1.
-    poor_stds : float, default=3.0
-        See `threshold`.
+        Bound per row, in nats, below which a row is explained poorly; "auto" is what the mean of the first
+        data set would give as the description of each of its rows. The original has -200, for MNIST's 784
+        pixels, whose mean image gives -206.
     buffer_rows : int, default=100
         Poorly explained rows from which a new component is made.
     wait_steps : int, default=100
@@ -115,7 +91,7 @@ class CURL(AutoencoderMethod):
     kind, image_shape, latent_dim, hidden_dims, likelihood, front_end, augment, pretraining, epochs
         Of the autoencoder, as in `DBULL`; `front_end` is off unless asked for. Hidden layers have 500 units
         each, but are not wider than 16 times the number of columns unless asked for. The autoencoder is
-        trained on the first data set only.
+        trained on the first data set only; with components that are added it is not, unless `epochs` is set.
     batch_size, learning_rate, random_state, device, callback
         As in `DBULL`.
 
@@ -140,7 +116,6 @@ class CURL(AutoencoderMethod):
         *,
         max_clusters: int = 50,
         threshold: str | float = "auto",
-        poor_stds: float = 3.0,
         buffer_rows: int = 100,
         wait_steps: int = 100,
         replay: bool = True,
@@ -164,7 +139,6 @@ class CURL(AutoencoderMethod):
         self.n_clusters = n_clusters
         self.max_clusters = max_clusters
         self.threshold = threshold
-        self.poor_stds = poor_stds
         self.buffer_rows = buffer_rows
         self.wait_steps = wait_steps
         self.replay = replay
@@ -212,7 +186,6 @@ class CURL(AutoencoderMethod):
         if self.n_clusters is not None:
             check_number("n_clusters", self.n_clusters, at_least=1, whole=True, also="or None")
         check_number("max_clusters", self.max_clusters, at_least=1, whole=True)
-        check_number("poor_stds", self.poor_stds, above=0)
         check_number("buffer_rows", self.buffer_rows, at_least=1, whole=True)
         check_number("wait_steps", self.wait_steps, at_least=0, whole=True)
         if not isinstance(self.replay, bool | np.bool_):
@@ -228,11 +201,16 @@ class CURL(AutoencoderMethod):
         self._seed, self.n_data_sets_ = seed, 0
         bench = prepare(self, rows, seed, HIDDEN_DIMS)
         n_epochs = self._n_joint(bench)
+        if self.n_clusters is None and self.epochs == "auto":
+            # After it nothing would be explained poorly, and one component would be all.
+            bench = replace(bench, n_epochs=0)
         clock = Clock(bench.n_epochs + n_epochs)
         yield from bench.train(clock)
         network = self._start(bench, seed)
-        limit = None if self.threshold == "auto" else float(self.threshold)
-        poor = PoorRows(limit, float(self.poor_stds), self.buffer_rows, self.wait_steps)
+        limit = self.threshold
+        if limit == "auto":
+            limit = bench.vae.likelihood.log_prob_of_mean(bench.trainer.rows.values)
+        poor = PoorRows(float(limit), self.buffer_rows, self.wait_steps)
         yield from self._epochs(bench, network, poor, None, n_epochs, clock)
         network.reorder(by_size(self._log_q(network, bench.trainer.rows.inputs)))
         self._publish(bench, network, poor)

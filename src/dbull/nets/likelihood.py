@@ -37,6 +37,10 @@ class Likelihood(nn.Module, ABC):
     def mean(self, output: Tensor) -> Tensor:
         """Return the expected data, (N, d)."""
 
+    @abstractmethod
+    def log_prob_of_mean(self, x: Tensor) -> float:
+        """Return the mean log-density of rows (N, d) if each were described by the mean of all rows."""
+
 
 class Bernoulli(Likelihood):
     """Values in [0, 1], each a probability; the output is its logit."""
@@ -46,6 +50,10 @@ class Bernoulli(Likelihood):
 
     def mean(self, output: Tensor) -> Tensor:
         return torch.sigmoid(output)
+
+    def log_prob_of_mean(self, x: Tensor) -> float:
+        least = 0.5 / (len(x) + 1)  # a pixel that is always black is so in rows to come, but not for certain
+        return float(self.log_prob(torch.logit(x.mean(0), eps=least).expand_as(x), x).mean())
 
 
 class Gaussian(Likelihood):
@@ -64,6 +72,11 @@ class Gaussian(Likelihood):
     def mean(self, output: Tensor) -> Tensor:
         return output
 
+    def log_prob_of_mean(self, x: Tensor) -> float:
+        var = x.var(0, correction=0).mean()
+        log_var = var.log().clamp(MIN_LOG_VAR, MAX_LOG_VAR) if self.log_var.requires_grad else self.log_var
+        return float(-0.5 * x.shape[1] * (LOG_2PI + log_var + var * torch.exp(-log_var)))
+
 
 class GaussianLearned(Likelihood):
     """A variance for each value of each row, given by the decoder, as the paper writes it; clamped."""
@@ -77,6 +90,10 @@ class GaussianLearned(Likelihood):
 
     def mean(self, output: Tensor) -> Tensor:
         return output.chunk(2, dim=1)[0]
+
+    def log_prob_of_mean(self, x: Tensor) -> float:
+        both = torch.cat([x.mean(0), x.var(0, correction=0).log()])
+        return float(self.log_prob(both.expand(len(x), -1), x).mean())
 
 
 def make_likelihood(name: str) -> Likelihood:
