@@ -108,7 +108,7 @@ def test_plain_text_has_pictures_ids_and_no_escapes():
     assert "1 new cluster:" in text
     assert "   id 0\n" in text
     assert text.count("█" * 16) == 4
-    assert "No new cluster. Recognised under their old ids: 0 (6 rows), 3 (1 row)" in text
+    assert "No new cluster. Recognised by their old ids: 0 (6 rows), 3 (1 row)" in text
     assert "4% of them look like nothing seen before" in text
 
 

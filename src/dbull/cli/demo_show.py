@@ -82,8 +82,12 @@ class Show:
             told = ", ".join(
                 f"{cluster} ({n} row{'' if n == 1 else 's'})" for cluster, n in sorted(known.items())
             )
-            none_new = "" if step.born else "No new cluster. "
-            self._say(Text(f"{' ' * INDENT}{none_new}Recognised under their old ids: {told}", style=KNOWN))
+            what = (
+                "Other rows went to known clusters"
+                if step.born
+                else "No new cluster. Recognised by their old ids"
+            )
+            self._say(Text(f"{' ' * INDENT}{what}: {told}", style=FAINT if step.born else KNOWN))
 
     def end(self, outcome: Outcome, path: Path, model: Path | None) -> None:
         """Sum up, and say where the report is."""
@@ -100,7 +104,7 @@ class Show:
             self._console.print(self._table(outcome))
         self._say(
             Text.assemble(
-                f"Agreement of {outcome.n_clusters} clusters with {outcome.n_digits} digits: ",
+                f"\nAgreement of {outcome.n_clusters} clusters with {outcome.n_digits} digits: ",
                 f"NMI {outcome.nmi:.3f} ",
                 (f"({outcome.seconds:.0f} s of learning)\n\n", FAINT),
                 ("Report  ", "bold"),
