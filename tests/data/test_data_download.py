@@ -133,7 +133,7 @@ def test_part_of_another_version_is_thrown_away_and_fetched_anew(server, tmp_pat
     ("body", "message"),
     [
         (b"<html>please log in</html>", "this is an HTML page"),
-        (gzip.compress(b"something else"), "not the file it should be"),
+        (gzip.compress(b"something else", mtime=0), "not the file it should be"),
         (b"", "the file is empty"),
     ],
 )

@@ -60,9 +60,9 @@ def test_md5_is_accepted_where_only_that_is_known(tmp_path):
         (b"  \n<html>log in</html>", "this is an HTML page"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "Git LFS pointer"),
         (b"plain text", r"not a \.gz file"),
-        (gzip.compress(CONTENT)[:-20], "truncated or damaged"),
-        (gzip.compress(CONTENT + b"!"), "not the file it should be"),
-        (gzip.compress(CONTENT)[:-8] + b"\0" * 8, "truncated or damaged"),
+        (gzip.compress(CONTENT, mtime=0)[:-20], "truncated or damaged"),
+        (gzip.compress(CONTENT + b"!", mtime=0), "not the file it should be"),
+        (gzip.compress(CONTENT, mtime=0)[:-8] + b"\0" * 8, "truncated or damaged"),
     ],
 )
 def test_wrong_files_are_refused_by_name(tmp_path, data, message):
@@ -82,20 +82,20 @@ def test_content_is_read_whatever_the_compression(tmp_path, suffix):
 
 def test_gzip_of_several_members_is_read_whole(tmp_path):
     path = tmp_path / "a.gz"
-    path.write_bytes(gzip.compress(b"one") + gzip.compress(b"twotwo"))
+    path.write_bytes(gzip.compress(b"one", mtime=0) + gzip.compress(b"twotwo", mtime=0))
     assert read_content(path) == b"onetwotwo"
 
 
 @pytest.mark.parametrize("cut", [5, 40, -1])
 def test_truncated_gzip_is_named_on_reading(tmp_path, cut):
     path = tmp_path / "a.gz"
-    path.write_bytes(gzip.compress(CONTENT)[:cut])
+    path.write_bytes(gzip.compress(CONTENT, mtime=0)[:cut])
     with pytest.raises(DataError, match=r"a\.gz: truncated or damaged"):
         read_content(path)
 
 
 def test_a_huge_size_in_the_trailer_reserves_no_memory(tmp_path):
     path = tmp_path / "a.gz"
-    path.write_bytes(gzip.compress(CONTENT)[:-4] + struct.pack("<I", 0xFFFFFFFF))
+    path.write_bytes(gzip.compress(CONTENT, mtime=0)[:-4] + struct.pack("<I", 0xFFFFFFFF))
     with pytest.raises(DataError, match="truncated or damaged"):
         read_content(path)

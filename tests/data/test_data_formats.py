@@ -38,7 +38,7 @@ class TestIdx:
             for kind, values in (("images-idx3", images[part]), ("labels-idx1", labels[part])):
                 name = f"{part}-{kind}-ubyte.gz"
                 paths[name] = tmp_path / name
-                paths[name].write_bytes(gzip.compress(idx(values.astype(np.uint8))))
+                paths[name].write_bytes(gzip.compress(idx(values.astype(np.uint8)), mtime=0))
         samples = mnist.read_idx_images(paths, mnist.MNIST_LABELS)
         expected = np.concatenate([images["train"], images["t10k"]]).reshape(9, 12) / 255
         np.testing.assert_array_equal(samples.x, expected.astype(np.float32))
@@ -193,7 +193,7 @@ class TestStl10:
         paths["test_X.bin"].write_bytes(files["test_X.bin"][:-5])
         with pytest.raises(DataError, match=r"test_X\.bin: 27,643 bytes are no whole number"):
             stl10.read_images(paths)
-        (tmp_path / "bad.tar.gz").write_bytes(gzip.compress(b"x" * 2000)[:-30])
+        (tmp_path / "bad.tar.gz").write_bytes(gzip.compress(b"x" * 2000, mtime=0)[:-30])
         with pytest.raises(DataError, match=r"bad\.tar\.gz: .*tar archive"):
             stl10.read_images({stl10.ARCHIVE.name: tmp_path / "bad.tar.gz"})
 

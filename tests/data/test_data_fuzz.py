@@ -31,7 +31,7 @@ def valid_files() -> dict[str, bytes]:
     with pa.ipc.new_stream(sinks["stream"], table.schema) as writer:
         writer.write_table(table)
     csv = b"a,b\n1,2\n3,4\n"
-    files = {".csv": csv, ".csv.gz": gzip.compress(csv)}
+    files = {".csv": csv, ".csv.gz": gzip.compress(csv, mtime=0)}
     return files | {
         f".{'arrow' if name == 'stream' else name}": sink.getvalue() for name, sink in sinks.items()
     }

@@ -76,7 +76,7 @@ class TestStreams:
         plain = "\n".join(",".join(map(str, row)) for row in VALUES.tolist()).encode()
         body = {
             "csv": plain,
-            "csv.gz": gzip.compress(plain),
+            "csv.gz": gzip.compress(plain, mtime=0),
             "arrow": self.arrow_stream(),
             "npy": self.npy(),
         }[kind]

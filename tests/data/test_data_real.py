@@ -100,13 +100,13 @@ def test_mnist_content_is_that_of_the_original_distribution(mnist):
 
 def test_mnist_recompressed_is_recognised_and_changed_is_not(real_data, tmp_path):
     for path in (real_data / "mnist").glob("*.gz"):
-        (tmp_path / path.name).write_bytes(gzip.compress(gzip.decompress(path.read_bytes()), 1))
+        (tmp_path / path.name).write_bytes(gzip.compress(gzip.decompress(path.read_bytes()), 1, mtime=0))
     checksums = data.verify("mnist", tmp_path)
     assert checksums["t10k-labels-idx1-ubyte.gz"].startswith("sha256:ff7bcfd4")
     labels = tmp_path / "t10k-labels-idx1-ubyte.gz"
     content = bytearray(gzip.decompress(labels.read_bytes()))
     content[-1] ^= 1
-    labels.write_bytes(gzip.compress(content))
+    labels.write_bytes(gzip.compress(content, mtime=0))
     with pytest.raises(DataError, match=r"t10k-labels-idx1-ubyte\.gz: not the file it should be"):
         data.load("mnist", tmp_path)
 
