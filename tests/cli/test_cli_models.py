@@ -377,3 +377,107 @@ def test_image_files_become_images(tmp_path):
     run("learn", tmp_path / "m", tmp_path / "x.npy", *flags, "-q")
     assert dbull.load(tmp_path / "m").image_shape == (8, 8)
     assert Path(tmp_path / "m" / "events.jsonl").exists()
+
+
+# What a walk through the commands found.
+
+
+def test_the_same_command_with_several_files_goes_on_after_an_interruption(place):
+    files = [place / "monday.csv", place / "tuesday.csv"]  # the first was learned before the interruption
+    result = run("learn", place / "model", *files)
+    assert "left out" in result.stderr
+    assert "monday.csv" in result.stderr
+    assert [row["note"] for row in answer("history", place / "model")] == ["monday.csv", "tuesday.csv"]
+    run("learn", place / "model", *files, code=3)
+    assert len(answer("history", place / "model")) == 2
+
+
+def test_a_first_file_of_one_row_is_refused_and_watch_goes_on(tmp_path):
+    (tmp_path / "inbox").mkdir()
+    write(tmp_path / "inbox" / "a.csv", rows((0,), 1))
+    write(tmp_path / "inbox" / "b.csv", rows((0, 1), 40))
+    assert "at least two" in run("learn", tmp_path / "other", tmp_path / "inbox" / "a.csv", code=3).stderr
+    result = run("watch", tmp_path / "model", tmp_path / "inbox", "--once", "-q", code=3)
+    assert "left alone: a.csv" in result.stderr
+    assert "b.csv, 80 rows" in result.stdout
+
+
+def test_answers_never_take_the_place_of_the_data(place):
+    before = (place / "monday.csv").read_bytes()
+    run("predict", place / "model", place / "monday.csv", "-o", place / "monday.csv", code=2)
+    assert (place / "monday.csv").read_bytes() == before
+
+
+def test_columns_are_decided_by_the_first_file(place):
+    result = run("learn", place / "model", place / "tuesday.csv", "--columns", "a", code=2)
+    assert "a, b, c" in result.stderr
+    run("learn", place / "model", place / "tuesday.csv", "--columns", "b,c,a", "-q")
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "header='no'",
+        "grey=1",
+        "key=3",
+        "random_state=1.5",
+        "random_state=-1",
+        "image_shape=3",
+        "image_shape='8,8'",
+        "device='cuda:99'",
+        "device='nonsense'",
+    ],
+)
+def test_settings_of_the_wrong_kind_are_refused(place, setting):
+    result = run("learn", place / "new", place / "monday.csv", "--set", setting, code=2)
+    assert setting.partition("=")[0] in result.stderr
+    assert not (place / "new").exists()
+
+
+def test_wrong_words_in_the_environment_are_refused(place, monkeypatch):
+    monkeypatch.setenv("DBULL_HEADER", "no")
+    assert "header must be true or false" in run("learn", place / "new", place / "monday.csv", code=2).stderr
+
+
+def test_init_of_a_file_that_is_not_there(tmp_path):
+    assert "nothing.csv" in run("init", "--from", tmp_path / "nothing.csv", code=3).stderr
+
+
+def test_answers_that_cannot_be_written(place):
+    (place / "file").write_text("")
+    result = run("predict", place / "model", place / "monday.csv", "-o", place / "file" / "p.csv", code=2)
+    assert "cannot be written" in result.stderr
+
+
+def test_why_a_model_was_rolled_back_is_in_the_history(place):
+    run("learn", place / "model", place / "tuesday.csv", "-q")
+    run("rollback", place / "model", 1, "--note", "a test")
+    assert answer("history", place / "model")[-1]["note"] == "back to 1: a test"
+
+
+def test_check_names_the_sound_generations(place):
+    run("learn", place / "model", place / "tuesday.csv", "-q")
+    path = next((place / "model" / "gen-00000002").glob("*.safetensors"))
+    path.write_bytes(path.read_bytes()[:-1])
+    assert "sound: 1\n" in run("check", place / "model", code=4).stdout
+
+
+def test_the_nearest_cluster_of_a_newborn_without_contact(tmp_path):
+    """On a line: 0, 20, then 60; 20 is nearer."""
+    random = np.random.default_rng(0)
+    for name, centres in (("a", (0, 20)), ("b", (60,))):
+        values = np.concatenate([random.normal(size=(60, 3)) + centre for centre in centres])
+        run("learn", tmp_path / "model", write(tmp_path / f"{name}.csv", values), "-q")
+    *_, born = answer("events", tmp_path / "model", "--kind", "birth")
+    model = dbull.load(tmp_path / "model")
+    assert born["evidence"]["nearest"] == int(model.predict(np.full((1, 3), 20.0))[0])
+
+
+def test_watch_takes_files_from_a_clock_that_is_ahead(place):
+    import os
+    import time
+
+    (place / "inbox").mkdir()
+    shutil.copy(place / "tuesday.csv", place / "inbox" / "tuesday.csv")
+    os.utime(place / "inbox" / "tuesday.csv", (time.time() + 86400,) * 2)
+    assert "tuesday.csv" in run("watch", place / "model", place / "inbox", "--once", "-q").stdout

@@ -42,6 +42,14 @@ class Reading:
                 if isinstance(value, str) or not isinstance(value, Sequence):
                     raise SettingsError(f"{name} must be a list, got {value!r:.60}")
                 object.__setattr__(self, name, tuple(value))
+        for name in ("header", "grey"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, bool):
+                raise SettingsError(f"{name} must be true or false, got {value!r:.60}")
+        for name in ("key", "array"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, str):
+                raise SettingsError(f"{name} must be a text, got {value!r:.60}")
         if not isinstance(self.arrival_rows, int) or self.arrival_rows < 2:
             raise SettingsError(
                 f"arrival_rows must be a whole number of at least 2, got {self.arrival_rows!r:.60}"

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,6 +10,9 @@ from dbull.cli.exits import ExitCode, exit_codes
 from dbull.cli.options import AsJson, Model
 from dbull.cli.output import show_json, show_table
 from dbull.errors import ModelFileError
+
+if TYPE_CHECKING:
+    from dbull.store import Manifest
 
 __all__ = ["check", "diff", "history", "rollback"]
 
@@ -39,7 +42,7 @@ def history(model: Model, as_json: AsJson = False) -> None:
                 {
                     "generation": entry.generation,
                     "time": kept.time,
-                    "note": f"back to {kept.restores}" if kept.restores is not None else kept.note,
+                    "note": _note(kept),
                     "rows": sum(one.rows for one in kept.learned_inputs[:1]),
                     "ids_given": kept.ids_given,
                     "bytes": sum(record.bytes for record in kept.files.values()),
@@ -140,6 +143,8 @@ def check(model: Model, as_json: AsJson = False) -> None:
             )
         else:
             typer.echo(f"{len(report.sound)} of {len(report.generations)} generations are sound")
+            if report.sound and len(report.sound) < len(report.generations):
+                typer.echo(f"sound: {' '.join(map(str, report.sound))}")
             for problem in problems:
                 typer.echo(
                     f"problem: {'' if problem['path'] in problem['text'] else problem['path'] + ': '}"
@@ -149,6 +154,12 @@ def check(model: Model, as_json: AsJson = False) -> None:
                 typer.echo(f"note: {finding.path}: {finding.text}")
         if problems:
             raise typer.Exit(ExitCode.MODEL_DAMAGED)
+
+
+def _note(manifest: "Manifest") -> str:
+    if manifest.restores is None:
+        return manifest.note
+    return f"back to {manifest.restores}" + (f": {manifest.note}" if manifest.note else "")
 
 
 def _told(path: Path, text: str) -> dict[str, str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -55,7 +55,8 @@ def learn(
     """Learn files, one arrival after the other, into MODEL, which is made if it is not there.
 
     Each arrival is a generation of its own, safe on disk when its line appears. An interrupted command goes
-    on where it was when it is given again. A file that was learned before is refused, whatever its name.
+    on where it was when it is given again. A file that was learned before is left out, whatever its name;
+    if all were, the command is refused.
 
     Examples: `dbull learn model monday.csv`, `dbull learn model tuesday.parquet --fail-on new-cluster`,
     `dbull learn model digits.npy --set image_shape=[8,8] --set epochs=20`.
@@ -65,11 +66,20 @@ def learn(
             check_known("condition", fail_on, CONDITIONS)
         learner = _learner(model, config, assignments, name, key, columns, arrival_rows, dry_run, force)
         born = False
-        with _progress(quiet) as tell:
+        refused: list[AlreadyLearnedError] = []
+        with _progress(quiet) as teller:
             for path in data:
-                for learned in learner.learn(path, tell):
-                    _show(learned, as_json)
-                    born |= bool(learned.born) and not learned.first
+                try:
+                    for learned in learner.learn(path, teller.tell):
+                        teller.clear()
+                        _show(learned, as_json)
+                        born |= bool(learned.born) and not learned.first
+                except AlreadyLearnedError as error:
+                    refused.append(error)
+        if len(refused) == len(data):
+            raise refused[0]
+        for reason in refused:  # the same command again after an interruption goes on with the others
+            print(f"left out: {reason}", file=sys.stderr, flush=True)
         if fail_on is not None and born:
             raise typer.Exit(ExitCode.CONDITION_MET)
 
@@ -109,18 +119,20 @@ def watch(
         born = bad = False
         if not (quiet or once):
             print(f"watching {folder}; stop with Ctrl-C", file=sys.stderr, flush=True)
-        with _progress(quiet) as tell:
+        with _progress(quiet) as teller:
             while True:
                 for path in _arrived(folder, 0.0 if once else settle, dealt_with):
                     dealt_with[path] = _stamp(path)
                     try:
-                        for learned in learner.learn(path, tell):
+                        for learned in learner.learn(path, teller.tell):
+                            teller.clear()
                             _show(learned, as_json)
                             born |= bool(learned.born) and not learned.first
                     except AlreadyLearnedError:
                         continue
                     except DataError as error:
                         bad = True
+                        teller.clear()
                         print(f"left alone: {error}", file=sys.stderr, flush=True)
                 if once or (born and fail_on is not None):
                     break
@@ -164,10 +176,16 @@ def _arrived(folder: Path, settle: float, seen: dict[Path, tuple[int, int]]) -> 
     """Yield files that nobody has touched for a while and that were not dealt with as they are."""
     from dbull.data.readers import SUFFIXES
 
-    for path in sorted(folder.iterdir()):
+    try:
+        paths = sorted(folder.iterdir())
+    except OSError as error:
+        raise SettingsError(f"{folder}: cannot be looked into any more ({error.strerror})") from error
+    for path in paths:
         if path.name.startswith(".") or not path.is_file() or not path.name.lower().endswith(SUFFIXES):
             continue
-        if time.time() - path.stat().st_mtime >= settle and seen.get(path) != _stamp(path):
+        stamp = _stamp(path)
+        # The clock that stamped a file may be ahead of ours.
+        if abs(time.time() - stamp[1] / 1e9) >= settle and seen.get(path) != stamp:
             yield path
 
 
@@ -179,13 +197,20 @@ def _stamp(path: Path) -> tuple[int, int]:
     return found.st_size, found.st_mtime_ns
 
 
+class _Teller(NamedTuple):
+    """Says how learning goes, if anybody listens, and clears the line when something else is to be said."""
+
+    tell: "Callable[[str, Progress], object] | None"
+    clear: Callable[[], None] = lambda: None
+
+
 @contextmanager
-def _progress(quiet: bool) -> "Iterator[Callable[[str, Progress], object] | None]":
+def _progress(quiet: bool) -> Iterator[_Teller]:
     """Say how learning goes: a live line on a terminal, a line every few seconds elsewhere."""
     from dbull.cli.progress import course, epochs, make_bar, stage, time_left
 
     if quiet:
-        yield None
+        yield _Teller(None)
         return
 
     def text(label: str, progress: "Progress") -> str:
@@ -196,9 +221,18 @@ def _progress(quiet: bool) -> "Iterator[Callable[[str, Progress], object] | None
     if sys.stderr.isatty():
         from rich.progress import SpinnerColumn, TextColumn
 
-        with make_bar(SpinnerColumn(), TextColumn("{task.description}")) as bar:
-            task = bar.add_task("reading")
-            yield lambda label, progress: bar.update(task, description=text(label, progress))
+        bar = make_bar(SpinnerColumn(), TextColumn("{task.description}"))
+        task = bar.add_task("")
+
+        def show(label: str, progress: "Progress") -> None:
+            bar.update(task, description=text(label, progress))
+            if not bar.live.is_started:
+                bar.start()
+
+        try:
+            yield _Teller(show, bar.stop)
+        finally:
+            bar.stop()
         return
     last = time.monotonic()
 
@@ -208,4 +242,4 @@ def _progress(quiet: bool) -> "Iterator[Callable[[str, Progress], object] | None
             last = time.monotonic()
             print(text(label, progress), file=sys.stderr, flush=True)
 
-    yield say
+    yield _Teller(say)

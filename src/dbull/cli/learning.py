@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dbull.cli.config import Config, Reading
 from dbull.cli.inputs import Piece, open_source
+from dbull.errors import DataError, SettingsError
 from dbull.store import ModelFolder
 
 if TYPE_CHECKING:
@@ -59,7 +60,18 @@ class Learner:
         if self.folder.latest() is not None:
             self.model, stored = open_model(path)
             config.apply(self.model)
+            kept, asked = self.model_columns(), config.reading.get("columns")
+            if asked is not None and kept is not None and set(asked) != set(kept):
+                raise SettingsError(
+                    f"this model takes the columns {', '.join(kept[:20])}, decided by its first data set; "
+                    "leave columns out, or begin a new model"
+                )
         self.reading = Reading(**{**stored, **config.reading})
+
+    def model_columns(self) -> tuple[str, ...] | None:
+        """Return the names of the columns that the model takes, if it has some."""
+        names = getattr(self.model, "feature_names_in_", None)
+        return None if names is None else tuple(map(str, names))
 
     def learn(self, path: Path, tell: "Callable[[str, Progress], object] | None" = None) -> Iterator[Learned]:
         """Learn a file, or what is left of it, and yield after each arrival once it is safe on disk."""
@@ -72,6 +84,8 @@ class Learner:
         from dbull.methods.dbull_storage import now, save
 
         model = self._model_for(piece)
+        if len(piece.rows) < 2 and not _fitted(model):
+            raise DataError(f"{piece.label}: has one row; the first data set of a model needs at least two")
         started = perf_counter()
         if tell is not None:
             model.callback = lambda progress: tell(piece.label, progress)

@@ -4,7 +4,7 @@ import csv
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
@@ -54,6 +54,8 @@ def predict(
         suffix = None if out is None else out.suffix.lower()
         if suffix not in (None, ".csv", ".parquet"):
             raise SettingsError(f"{out}: the name must end in .csv or .parquet")
+        if out is not None and any(out.exists() and path.exists() and out.samefile(path) for path in data):
+            raise SettingsError(f"{out}: is one of the files to read; give the answers another name")
         learner, stored = open_model(model, generation)
         reading = Reading(**{**stored, **({} if key is None else {"key": key})})
         known = {row["id"]: row for row in learner.clusters_}
@@ -151,7 +153,8 @@ def _writer(out: Path | None) -> Iterator[Callable[[Columns], None]]:
     except OSError as error:
         raise SettingsError(f"{out}: cannot be written ({error.strerror or error})") from error
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):  # the reason why it is not there has been told
+            partial.unlink(missing_ok=True)
 
 
 def _csv_writer(handle: Any) -> Callable[[Columns], None]:

@@ -121,7 +121,7 @@ def _guess(data: Path) -> dict[str, Any]:
     try:
         chunk = next(read_chunks(data, ReadSettings(chunk_rows=1000)))
     except DataError:
-        if not data.name.lower().endswith(".csv"):
+        if not data.name.lower().endswith(".csv") or not data.is_file():
             raise
         with data.open(newline="", encoding="utf-8-sig") as handle:
             first = next(csv.reader(handle), [])

@@ -178,9 +178,15 @@ def _newborns(state: LearnerState, mixture: CodeMixture, placed: _Placed) -> dic
         others = memory.established if cluster in old else (placed.cluster_of != cluster)
         gain = float(-gaps[largest][others].max()) if bool(others.any()) else 0.0
         contact = placed.contact[largest]
+        nearest = None
+        if len(contact) and float(contact.max()) > 0:
+            nearest = old[int(contact.argmax())]
+        elif bool(memory.established.any()):  # no contact: the one that would lose least by taking it in
+            gap = gaps[largest].masked_fill(~memory.established, -torch.inf)
+            nearest = int(placed.cluster_of[int(gap.argmax())])
         evidence = {
             "elbo_gain": gain if math.isfinite(gain) else None,  # nats better than without it
-            "nearest": old[int(contact.argmax())] if len(contact) else None,
+            "nearest": nearest,  # old cluster
             "mixing": float(contact.max()) if len(contact) else 0.0,  # with the nearest; 1: as one
             "n_components": len(members),
         }

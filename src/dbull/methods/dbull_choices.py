@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from sklearn.utils import check_random_state
 
 from dbull.errors import DataError, SettingsError, check_known
 from dbull.lifelong.replay import REPLAYS
@@ -89,6 +90,17 @@ def choose_again(model: DBULL, state: LearnerState, n_rows: int) -> tuple[LearnS
     return settings, augmentation(model, recipe, image_shape_of(model, model.n_features_in_))
 
 
+def check_device(name: str) -> None:
+    """Refuse a device that this PyTorch does not know or have."""
+    try:
+        torch.zeros(0, device=name)
+    except (RuntimeError, AssertionError, TypeError) as error:  # "cuda" without CUDA is an AssertionError
+        reason = str(error).splitlines()[0]
+        raise ValueError(
+            f"device must be one that PyTorch has here, such as 'cpu'; got {name!r} ({reason})."
+        ) from error
+
+
 def check_parameters(model: DBULL) -> None:
     """Name the first parameter that has a value it cannot have."""
     check_known("objective", model.objective, OBJECTIVES)
@@ -121,6 +133,16 @@ def check_parameters(model: DBULL) -> None:
         if not isinstance(value, bool | np.bool_) and not (has_auto and value == "auto"):
             also = "'auto', " if has_auto else ""
             raise ValueError(f"{name} must be {also}True or False; got {value!r}.")
+    if model.image_shape is not None:
+        if isinstance(model.image_shape, str) or not isinstance(model.image_shape, Iterable):
+            raise ValueError(f"image_shape must be None or a tuple of sizes; got {model.image_shape!r}.")
+        for size in model.image_shape:
+            check_number("each of image_shape", size, at_least=1, whole=True)
+    try:
+        check_random_state(model.random_state)
+    except ValueError as error:
+        raise ValueError(f"random_state cannot be {model.random_state!r}: {error}.") from error
+    check_device(model.device)
     if model.callback is not None and not callable(model.callback):
         raise ValueError(f"callback must be None or a callable; got {model.callback!r}.")
     known = isinstance(model.augment, str) and model.augment == "auto"
