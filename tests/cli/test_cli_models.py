@@ -481,3 +481,12 @@ def test_watch_takes_files_from_a_clock_that_is_ahead(place):
     shutil.copy(place / "tuesday.csv", place / "inbox" / "tuesday.csv")
     os.utime(place / "inbox" / "tuesday.csv", (time.time() + 86400,) * 2)
     assert "tuesday.csv" in run("watch", place / "model", place / "inbox", "--once", "-q").stdout
+
+
+def test_what_init_writes_fits_a_model_that_was_made_without_it(place):
+    (place / "week.toml").write_text(run("init", "--from", place / "monday.csv").stdout)
+    run("learn", place / "model", place / "tuesday.csv", "--config", place / "week.toml", "-q")
+    assert (
+        "cannot become"
+        in run("learn", place / "model", place / "x.csv", "--set", "kind='sparse'", code=2).stderr
+    )

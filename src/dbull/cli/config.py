@@ -87,6 +87,8 @@ class Config:
         """Change how a model goes on learning; refuse to change what its first data set has decided."""
         for name, value in self.parameters.items():
             kept = getattr(model, name)
+            if name == "kind" and value == model.state_.kind:  # "auto" has become this
+                continue
             if name in FIXED and value != kept:
                 raise SettingsError(
                     f"{name} is {kept!r} in this model, decided by its first data set, and cannot become "
