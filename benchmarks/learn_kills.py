@@ -26,6 +26,7 @@ import dbull.methods.dbull  # noqa: F401
 from dbull.cli import app
 from dbull.store import ModelFolder
 from dbull.store.layout import hash_bytes
+from kills import contents
 from writers import findings
 
 ROWS, ARRIVAL_ROWS = 150, 50
@@ -126,11 +127,6 @@ def aftermath(place: Path, n_files: int) -> list[str]:
     if contents(place / "straight") != contents(place / "model"):
         wrong.append("the folder is not that of a straight run")
     return wrong
-
-
-def contents(path: Path) -> dict[str, str]:
-    """Return the hash of every file of a folder."""
-    return {str(p.relative_to(path)): hash_bytes(p.read_bytes()) for p in path.rglob("*") if p.is_file()}
 
 
 def main() -> int:
