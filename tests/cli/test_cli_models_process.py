@@ -63,3 +63,19 @@ def test_a_watch_that_is_stopped(place, number, code):
     assert process.returncode == code
     assert "Traceback" not in err
     assert ModelFolder(place / "model").check().ok
+
+
+def test_an_interrupt_inside_an_exec_of_text(tmp_path):
+    """`python -m` ends by SIGINT if a plain KeyboardInterrupt passed through an `exec`, caught or not."""
+    (tmp_path / "command.py").write_text(
+        "import os, signal, time, typer\n"
+        "from dbull.cli.exits import exit_codes\n"
+        "def command():\n"
+        "    with exit_codes():\n"
+        "        exec('os.kill(os.getpid(), signal.SIGINT); time.sleep(10)')\n"
+        "typer.run(command)\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-m", "command"], capture_output=True, text=True, timeout=60, cwd=tmp_path
+    )
+    assert (ended.returncode, ended.stderr.startswith("interrupted:")) == (130, True), ended.stderr

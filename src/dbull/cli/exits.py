@@ -32,6 +32,14 @@ class _Terminated(BaseException):
     """SIGTERM arrived; a BaseException so that no library swallows it."""
 
 
+class _Interrupted(KeyboardInterrupt):
+    """SIGINT arrived.
+
+    A class of its own, because Python remembers a plain `KeyboardInterrupt` that passes through an `exec` of
+    text (the making of any dataclass), and `python -m` then ends by the signal although it was caught.
+    """
+
+
 @contextmanager
 def exit_codes() -> Iterator[None]:
     """Turn errors made on purpose into one line on standard error and an exit code.
@@ -39,10 +47,12 @@ def exit_codes() -> Iterator[None]:
     Anything else is a fault of ours and keeps its traceback (exit code 1).
     """
 
-    def terminate(number: int, frame: FrameType | None) -> None:
-        raise _Terminated
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise _Terminated if number == signal.SIGTERM else _Interrupted
 
-    before = signal.signal(signal.SIGTERM, terminate)
+    before = {signal.SIGTERM: signal.signal(signal.SIGTERM, stop)}
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not where it is ignored
+        before[signal.SIGINT] = signal.signal(signal.SIGINT, stop)
     try:
         yield
     except DbullError as error:
@@ -55,7 +65,8 @@ def exit_codes() -> Iterator[None]:
         _say("terminated: what is written stays; the same command goes on from there")
         raise typer.Exit(ExitCode.TERMINATED) from error
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _code_of(error: DbullError) -> ExitCode:
