@@ -1,6 +1,7 @@
 """The errors that dbull raises on purpose. Each says what was found, where, and what to do."""
 
 import difflib
+import errno
 from collections.abc import Collection
 
 __all__ = [
@@ -13,11 +14,18 @@ __all__ = [
     "ModelFileError",
     "ModelWriteError",
     "NumericalError",
+    "OutputError",
     "ResultsError",
     "SettingsError",
     "check_known",
     "did_you_mean",
+    "not_written",
 ]
+
+_WRONG_PLACE = (
+    *(errno.ENOENT, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EINVAL),
+    *(errno.EACCES, errno.EPERM, errno.EROFS),
+)
 
 
 class DbullError(Exception):
@@ -60,6 +68,10 @@ class ModelWriteError(DbullError, OSError):
     """The model could not be written (full disk, no permission); what was there before is untouched."""
 
 
+class OutputError(DbullError, OSError):
+    """An answer could not be written although its place is right: a full disk, or a failing one."""
+
+
 class MethodError(DbullError, RuntimeError):
     """A clustering method broke its contract: ids of the wrong shape, or another answer when repeated."""
 
@@ -75,3 +87,11 @@ def did_you_mean(name: str, known: Collection[str]) -> str:
     """Return "did you mean 'x'? " for the known name nearest to `name`, or nothing if none is near."""
     nearest = difflib.get_close_matches(str(name), known, n=1, cutoff=0.5)
     return f"did you mean {nearest[0]!r}? " if nearest else ""
+
+
+def not_written(target: object, error: OSError) -> DbullError:
+    """Return the error to raise when an answer cannot be written: a wrong name or place, or the disk."""
+    text = f"{target}: cannot be written ({error.strerror or error})"
+    if error.errno in _WRONG_PLACE:
+        return SettingsError(f"{text}; name another file")
+    return OutputError(f"{text}; nothing was put there: see to the disk, then run the same again")

@@ -15,7 +15,7 @@ def dbull(*arguments):
 def test_list_shows_what_is_here(tmp_path):
     done = dbull("data", "list", "--data", tmp_path)
     assert done.exit_code == 0, done.stderr
-    lines = {line.split()[0]: line for line in done.stdout.splitlines()}
+    lines = {line.split()[0]: line for line in done.stdout.splitlines()[1:]}
     assert "built in" in lines["digits"]
     assert "to get, 11.1 MiB" in lines["mnist"]
     assert "not here" in lines["reuters10k"]

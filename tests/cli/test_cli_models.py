@@ -242,7 +242,7 @@ def test_changes_by_hand(place):
     run("retire", place / "model", 1, code=2)
     run("clusters", place / "model", 9, code=2)
     # Settings of the files outlive changes by hand.
-    assert ModelFolder(place / "model").manifest().settings["reading"]["arrival_rows"] == 10_000
+    assert ModelFolder(place / "model").manifest().settings["reading"]["header"] is None
 
 
 def test_rollback_diff_and_check(place):
@@ -314,14 +314,14 @@ def test_settings_flag_beats_environment_beats_file(place, monkeypatch):
     def kept(*flags):
         shutil.rmtree(place / "new", ignore_errors=True)
         run("learn", place / "new", place / "monday.csv", "--config", config, "-q", *flags)
-        settings = ModelFolder(place / "new").manifest().settings
-        return settings["parameters"]["max_clusters"], settings["reading"]["arrival_rows"]
+        manifest = ModelFolder(place / "new").manifest()
+        return manifest.settings["parameters"]["max_clusters"], manifest.generation
 
-    config.write_text("max_clusters = 5\narrival_rows = 500\n")
-    assert kept() == (5, 500)
+    config.write_text("max_clusters = 5\narrival_rows = 60\n")  # of 120 rows
+    assert kept() == (5, 2)
     monkeypatch.setenv("DBULL_MAX_CLUSTERS", "6")
-    assert kept() == (6, 500)
-    assert kept("--set", "max_clusters=7", "--arrival-rows", "600") == (7, 600)
+    assert kept() == (6, 2)
+    assert kept("--set", "max_clusters=7", "--arrival-rows", "600") == (7, 1)
     monkeypatch.setenv("DBULL_ENCODER", "identity")
     kept()
     assert ModelFolder(place / "new").manifest().settings["parameters"]["encoder"] == "identity"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dbull.cli.exits import exit_codes
+from dbull.cli.output import show_json
 from dbull.cli.progress import follow
 from dbull.errors import SettingsError, check_known
 
@@ -68,12 +69,12 @@ def bench(
     finished runs alone. A method that learns in epochs shows them as it goes, on standard error.
 
     Examples: `dbull bench split-digits dp-mixture --seeds 0..2`, then
-    `dbull bench --table results --figure streams.png`.
+    `dbull bench --table results --figure streams.png`
     """
     with exit_codes():
         _refuse_wrong_output(figure, style, columns, matrix, score)
         if list_names:
-            _list_names()
+            _list_names(as_json or style == "json")
             return
         if table:
             _refuse_with_table(seeds, assignments, method_path, label, config, out, data, pictures)
@@ -171,10 +172,14 @@ def _draw(results: list["Result"], figure: Path, score: str, quiet: bool) -> Non
         typer.echo(f"figure: {figure}", err=True)
 
 
-def _list_names() -> None:
+def _list_names(as_json: bool) -> None:
     from dbull.data import scenario_names
     from dbull.experiments.registry import METHODS
 
+    if as_json:
+        methods = {name: method.summary for name, method in METHODS.items()}
+        show_json({"scenarios": list(scenario_names()), "methods": methods})
+        return
     typer.echo("scenarios")
     for name in scenario_names():
         typer.echo(f"  {name}")

@@ -8,7 +8,7 @@ import typer
 
 from dbull.cli.exits import exit_codes
 from dbull.cli.options import AsJson, Generation, Model
-from dbull.cli.output import show_json, show_table
+from dbull.cli.output import printable, show_json, show_table
 from dbull.errors import SettingsError, check_known
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def clusters(
 ) -> None:
     """List the clusters: rows, weight, first and last arrival (from 0), spread in latent space, status.
 
-    Example: `dbull clusters model`, `dbull clusters model 3`.
+    Example: `dbull clusters model`, `dbull clusters model 3`
     """
     with exit_codes():
         from dbull.cli.learning import open_model
@@ -65,7 +65,7 @@ def events(
 ) -> None:
     """List what happened: arrivals, births, growths, merges, names, retirements, each with its evidence.
 
-    Example: `dbull events model --kind birth --json`.
+    Example: `dbull events model --kind birth --json`
     """
     with exit_codes():
         from dbull.store import EVENT_KINDS, ModelFolder
@@ -74,7 +74,7 @@ def events(
             check_known("kind of event", kind, (*EVENT_KINDS, "rollback"))
         found = [
             event
-            for event in ModelFolder(model).events(abandoned=everything)
+            for event in ModelFolder(model).events(abandoned=everything or kind == "rollback")
             if (since is None or event["generation"] > since) and (kind is None or event["kind"] == kind)
         ]
         if as_json:
@@ -90,7 +90,7 @@ def rename(
 ) -> None:
     """Give a cluster a name; its id stays.
 
-    Example: `dbull rename model 3 heels`.
+    Example: `dbull rename model 3 heels`
     """
     _change(model, lambda learner: learner.rename(cluster, name or None), f"rename {cluster} {name!r}")
 
@@ -103,7 +103,7 @@ def merge(
 ) -> None:
     """Make one cluster of several; the oldest id stays, and the others lead to it.
 
-    Example: `dbull merge model 3 7`.
+    Example: `dbull merge model 3 7`
     """
 
     def change(learner: "DBULL") -> None:
@@ -117,7 +117,7 @@ def merge(
 def retire(model: Model, cluster: Id) -> None:
     """Mark a cluster as no longer wanted; its rows still get its id, and `status` says so.
 
-    Example: `dbull retire model 4`.
+    Example: `dbull retire model 4`
     """
     _change(model, lambda learner: learner.retire(cluster), f"retire {cluster}")
 
@@ -129,12 +129,13 @@ def _change(path: Path, change: "Callable[[DBULL], object]", note: str) -> None:
         from dbull.store import ModelFolder
 
         folder = ModelFolder(path)
+        folder.check_writable()
         loaded = folder.load()
         learner = load_generation(folder, loaded)
         change(learner)
         reading = loaded.checkpoint.settings.get("reading", {})
         manifest = save(learner, path, note=note, time=now(), reading=reading)
-        typer.echo(f"generation {manifest.generation}: {note}")
+        typer.echo(printable(f"generation {manifest.generation}: {note}"))
 
 
 def _show_one(
@@ -150,7 +151,7 @@ def _show_one(
         show_json({**record, "events": found})
         return
     for field, value in record.items():
-        typer.echo(f"{field:<12}{value if value is not None else '-'}")
+        typer.echo(f"{field:<12}{'-' if value is None else printable(str(value))}")
     show_table(_told(found), ("generation", "time", "kind", "clusters", "rows", "evidence"))
 
 
@@ -159,8 +160,12 @@ def _told(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     told = []
     for event in found:
         evidence = {
-            k: v for k, v in event.get("evidence", {}).items() if v is not None and not isinstance(v, dict)
+            k: v
+            for k, v in event.get("evidence", {}).items()
+            if v is not None and k != "n_rows" and not isinstance(v, dict)  # rows have a column
         }
+        if event["kind"] == "rollback":
+            evidence = {"back to": event["restores"]} | ({"note": event["note"]} if event["note"] else {})
         short = ", ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in evidence.items())
         told.append({**event, "evidence": short or None})
     return told

@@ -2,7 +2,8 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ FIXED = (
 
 @dataclass(frozen=True)
 class Reading:
-    """How files become arrivals; kept in the model."""
+    """How files become arrivals; what concerns columns and pixels is kept in the model."""
 
     columns: tuple[str, ...] | None = None
     key: str | None = None
@@ -33,7 +34,7 @@ class Reading:
     array: str | None = None
     image_size: tuple[int, int] | None = None
     grey: bool = False
-    arrival_rows: int = ARRIVAL_ROWS
+    arrival_rows: int = ARRIVAL_ROWS  # of one command, not kept
 
     def __post_init__(self) -> None:
         for name in ("columns", "image_size"):
@@ -50,10 +51,18 @@ class Reading:
             value = getattr(self, name)
             if value is not None and not isinstance(value, str):
                 raise SettingsError(f"{name} must be a text, got {value!r:.60}")
+        if self.key is not None and self.key in (self.columns or ()):
+            raise SettingsError(
+                f"key: the column {self.key!r} names rows and is not learned; take it out of columns"
+            )
         if not isinstance(self.arrival_rows, int) or self.arrival_rows < 2:
             raise SettingsError(
                 f"arrival_rows must be a whole number of at least 2, got {self.arrival_rows!r:.60}"
             )
+
+    def kept(self) -> dict[str, Any]:
+        """Return what a model keeps."""
+        return {name: value for name, value in asdict(self).items() if name != "arrival_rows"}
 
     def read_settings(self, columns: tuple[str, ...] | None) -> "ReadSettings":
         """Return the settings of the readers, for these columns."""
@@ -145,7 +154,14 @@ def _from_environment(known: Sequence[str]) -> dict[str, Any]:
     names = {PREFIX + name.upper(): name for name in known}
     found: dict[str, Any] = {}
     for variable, value in os.environ.items():
-        if variable in names:
+        if variable.startswith(PREFIX) and variable not in names:
+            # Other tools may have variables of this prefix; what is nearly a setting was meant to be one.
+            meant = get_close_matches(variable, names, n=1, cutoff=0.85)
+            if meant:
+                raise SettingsError(
+                    f"{variable} in the environment: there is no such setting; did you mean {meant[0]}?"
+                )
+        elif variable in names:
             name = names[variable]
             try:
                 found |= parse_assignments([f"{name}={value}"])

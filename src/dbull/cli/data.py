@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dbull.cli.exits import exit_codes
+from dbull.cli.output import show_table
 from dbull.cli.progress import MIB, download_progress
 from dbull.errors import check_known
 
@@ -35,9 +36,8 @@ def list_sets(data: Folder = None, as_json: AsJson = False) -> None:
         if as_json:
             typer.echo(json.dumps([asdict(entry) for entry in entries], indent=2, default=str))
             return
-        width = max(len(entry.name) for entry in entries)
-        for entry in entries:
-            typer.echo(f"{entry.name:<{width}}  {_state(entry):<22}  {entry.summary}")
+        rows = [{"name": e.name, "files": _state(e), "what": e.summary} for e in entries]
+        show_table(rows, ("name", "files", "what"))
 
 
 @app.command("get")

@@ -1,5 +1,7 @@
 """Exit codes, and the one place where an error becomes one of them."""
 
+import errno
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -9,9 +11,20 @@ from types import FrameType
 
 import typer
 
-from dbull.errors import DataError, DbullError, FolderInUseError, ModelFileError, ResultsError, SettingsError
+from dbull.errors import (
+    DataError,
+    DbullError,
+    FolderInUseError,
+    ModelFileError,
+    ResultsError,
+    SettingsError,
+    not_written,
+)
 
 __all__ = ["ExitCode", "exit_codes"]
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 class ExitCode(IntEnum):
@@ -54,7 +67,8 @@ def exit_codes() -> Iterator[None]:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not where it is ignored
         before[signal.SIGINT] = signal.signal(signal.SIGINT, stop)
     try:
-        yield
+        with _whole_output():
+            yield
     except DbullError as error:
         _say(f"error: {error}")
         raise typer.Exit(_code_of(error)) from error
@@ -67,6 +81,29 @@ def exit_codes() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def _whole_output() -> Iterator[None]:
+    """Notice here, not while Python ends, that standard output cannot take what was printed."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read it has enough
+        _drop_output()
+        raise typer.Exit(ExitCode.DONE) from None
+    except OSError as error:
+        # Files have names, and whoever writes a model or a table makes an error of ours of it.
+        if isinstance(error, DbullError) or error.filename is not None or error.errno not in _FULL:
+            raise
+        _drop_output()
+        raise not_written("standard output", error) from error
+
+
+def _drop_output() -> None:
+    """Let Python's own flush at the end succeed."""
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def _code_of(error: DbullError) -> ExitCode:

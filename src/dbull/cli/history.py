@@ -24,9 +24,9 @@ Number = Annotated[
 
 
 def history(model: Model, as_json: AsJson = False) -> None:
-    """List the generations, oldest first: when, what, how many inputs and ids.
+    """List the generations, oldest first: when, what, rows learned, ids given so far, bytes on disk.
 
-    Example: `dbull history model`.
+    Example: `dbull history model`
     """
     with exit_codes():
         from dbull.store import ModelFolder
@@ -45,7 +45,7 @@ def history(model: Model, as_json: AsJson = False) -> None:
                     "note": _note(kept),
                     "rows": sum(one.rows for one in kept.learned_inputs[:1]),
                     "ids_given": kept.ids_given,
-                    "bytes": sum(record.bytes for record in kept.files.values()),
+                    "bytes": sum(file.stat().st_size for file in folder.folder(entry.generation).iterdir()),
                     "problem": None,
                 }
             )
@@ -68,7 +68,7 @@ def rollback(
 
     Inputs learned since are forgotten with it, so they may be learned again.
 
-    Example: `dbull rollback model 3`.
+    Example: `dbull rollback model 3`
     """
     with exit_codes():
         from dbull.methods.dbull_storage import now
@@ -86,7 +86,7 @@ def diff(
 ) -> None:
     """Show what the second generation has different from the first.
 
-    Example: `dbull diff model 1 2`.
+    Example: `dbull diff model 1 2`
     """
     with exit_codes():
         from dbull.store import ModelFolder
@@ -114,7 +114,7 @@ def diff(
 def check(model: Model, as_json: AsJson = False) -> None:
     """Look at every file of every generation; name what is damaged and how to mend it (exit code 4).
 
-    Example: `dbull check model`.
+    Example: `dbull check model`
     """
     with exit_codes():
         from dbull.cli.learning import open_model

@@ -1,5 +1,7 @@
 """Files as arrivals: columns in the order of the model, pieces of bounded size, known by their content."""
 
+import csv
+import gzip
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
@@ -18,7 +20,9 @@ if TYPE_CHECKING:
     from dbull.data.readers import Chunk
     from dbull.methods.dbull import DBULL
 
-__all__ = ["Piece", "Source", "chunks_for", "column_names", "open_source"]
+__all__ = [
+    *("Piece", "Source", "chunks_for", "column_names", "open_source", "table_names", "without_missing_key"),
+]
 
 _PART_OF_LIST = re.compile(r"\[\d+\]\Z")
 
@@ -77,11 +81,14 @@ class Source:
 def open_source(path: Path, known: Mapping[str, LearnedRecord], force: bool) -> Source:
     """Identify an input by its content; refuse it if all of it was learned, unless forced."""
     if str(path) == "-":
-        raise DataError("standard input cannot be learned: a stream cannot be gone on with; give a file")
+        raise DataError(
+            "standard input cannot be learned, since learning could not go on after a stop; "
+            "save it to a file, and learn that"
+        )
     sha256 = _content_hash(path)
     whole = known.get(sha256)
     passes = 0 if whole is None else whole.times
-    done = 0
+    done = 0 if whole is not None or force else _rows_before_more_were_added(path, known)
     # A part counts for the present pass if it was learned once more often than the whole was.
     while (part := known.get(_part_key(sha256, done))) is not None and part.times > passes:
         done += part.rows
@@ -91,6 +98,32 @@ def open_source(path: Path, known: Mapping[str, LearnedRecord], force: bool) -> 
             "would count its rows twice: leave it out, or give --force"
         )
     return Source(path, sha256, done, whole is not None)
+
+
+def without_missing_key(path: Path, reading: Reading) -> Reading:
+    """Return how to read a file that need not have the key which the model's first file had."""
+    if reading.key is None:
+        return reading
+    names = table_names(path)
+    return reading if names is None or reading.key in names else replace(reading, key=None)
+
+
+def table_names(path: Path) -> tuple[str, ...] | None:
+    """Return the names of a table's columns as its first line or its schema has them, None if it has none."""
+    lower = path.name.lower()
+    if path.is_file() and lower.endswith((".csv", ".csv.gz")):
+        open_text = gzip.open if lower.endswith(".gz") else open
+        try:
+            with open_text(path, "rt", encoding="utf-8-sig", newline="") as handle:
+                first = next((row for row in csv.reader(handle) if row), [])
+        except (OSError, EOFError, UnicodeDecodeError, csv.Error):  # reading will tell
+            return None
+        return tuple(name.strip() for name in first)
+    if path.is_file() and lower.endswith((".parquet", ".arrow", ".feather")):
+        from dbull.data.readers.arrow_files import schema_names
+
+        return schema_names(path)
+    return None
 
 
 def chunks_for(path: Path, model: "DBULL | None", reading: Reading) -> "Iterator[Chunk]":
@@ -156,6 +189,31 @@ def _channels_last(chunk: "Chunk", path: Path) -> "Chunk":
     n_channels, height, width = chunk.sample_shape
     pixels = chunk.x.reshape(-1, n_channels, height, width).transpose(0, 2, 3, 1)
     return replace(chunk, x=pixels.reshape(len(chunk.x), -1), sample_shape=(height, width, n_channels))
+
+
+def _rows_before_more_were_added(path: Path, known: Mapping[str, LearnedRecord]) -> int:
+    """Return how many rows a CSV file had when it was learned under this name, if it still begins with them.
+
+    The content is what counts: the part up to that row must be, byte for byte, what was learned.
+    """
+    sizes = {record.rows for record in known.values() if record.name == path.name}
+    if not sizes or not path.name.lower().endswith(".csv") or path.is_dir():
+        return 0
+    digest, n_lines, found = hashlib.sha256(), 0, 0
+    lines = {rows + header for rows in sizes for header in (0, 1)}
+    with path.expanduser().open("rb") as handle:
+        for line in handle:
+            n_lines += 1
+            if n_lines in lines:
+                for end in (line, line.rstrip(b"\r\n")):  # the last line may have had no end then
+                    up_to_here = digest.copy()
+                    up_to_here.update(end)
+                    before = known.get(up_to_here.hexdigest())
+                    found = found if before is None else before.rows
+            if n_lines >= max(lines):
+                break
+            digest.update(line)
+    return found
 
 
 def _content_hash(path: Path) -> str:

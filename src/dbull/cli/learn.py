@@ -2,31 +2,31 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dbull.cli.exits import ExitCode, exit_codes
-from dbull.cli.options import ArrivalRows, AsJson, Assignments, Columns, ConfigFile, Data, Key, Model, Quiet
-from dbull.cli.output import show_json
+from dbull.cli.options import ArrivalRows, Assignments, Columns, ConfigFile, Data, Key, Model, Quiet
+from dbull.cli.output import printable, show_json
+from dbull.cli.progress import learning_progress
 from dbull.errors import AlreadyLearnedError, DataError, SettingsError, check_known
 
 if TYPE_CHECKING:
     from dbull.cli.learning import Learned, Learner
-    from dbull.methods.dbull import Progress
 
 __all__ = ["learn", "watch"]
 
 CONDITIONS = ("new-cluster",)
-SECONDS_BETWEEN_LINES = 5.0
+SETTLE_SECONDS = 2.0
 
 Name = Annotated[
     str, typer.Option("--name", help="Tag of these arrivals in the history.", show_default=False)
 ]
+JsonLines = Annotated[bool, typer.Option("--json", help="As JSON, a line for each arrival.")]
 FailOn = Annotated[
     str | None,
     typer.Option("--fail-on", help="new-cluster: end with code 6 if one was born after the first data set."),
@@ -49,7 +49,7 @@ def learn(
     force: Annotated[
         bool, typer.Option("--force", help="Learn files again that were learned before.")
     ] = False,
-    as_json: AsJson = False,
+    as_json: JsonLines = False,
     quiet: Quiet = False,
 ) -> None:
     """Learn files, one arrival after the other, into MODEL, which is made if it is not there.
@@ -59,7 +59,7 @@ def learn(
     if all were, the command is refused.
 
     Examples: `dbull learn model monday.csv`, `dbull learn model tuesday.parquet --fail-on new-cluster`,
-    `dbull learn model digits.npy --set image_shape=[8,8] --set epochs=20`.
+    `dbull learn model digits.npy --set image_shape=[8,8] --set epochs=20`
     """
     with exit_codes():
         if fail_on is not None:
@@ -67,7 +67,7 @@ def learn(
         learner = _learner(model, config, assignments, name, key, columns, arrival_rows, dry_run, force)
         born = False
         refused: list[AlreadyLearnedError] = []
-        with _progress(quiet) as teller:
+        with learning_progress(quiet) as teller:
             for path in data:
                 try:
                     for learned in learner.learn(path, teller.tell):
@@ -95,19 +95,26 @@ def watch(
     arrival_rows: ArrivalRows = None,
     interval: Annotated[float, typer.Option(help="Seconds between looks.", min=0.01)] = 2.0,
     settle: Annotated[
-        float, typer.Option(help="Seconds that a file must have been left alone before it is read.", min=0)
-    ] = 2.0,
+        float | None,
+        typer.Option(
+            help="Seconds that a file must have been left alone before it is read.  "
+            "[default: 2, with --once 0]",
+            min=0,
+            show_default=False,
+        ),
+    ] = None,
     once: Annotated[bool, typer.Option("--once", help="Learn what is there, and stop.")] = False,
     fail_on: FailOn = None,
-    as_json: AsJson = False,
+    as_json: JsonLines = False,
     quiet: Quiet = False,
 ) -> None:
     """Learn files as they arrive in DIR, in the order of their names, each exactly once, until stopped.
 
-    A file that cannot be used is named on standard error and left alone until it changes. After a restart
-    everything goes on where it was. Names that begin with a dot, and unknown kinds of files, are left alone.
+    A file that cannot be used is named on standard error and left alone until it changes; of a CSV file to
+    which rows were added only these are learned. After a restart everything goes on where it was. Names that
+    begin with a dot, and unknown kinds of files, are left alone.
 
-    Example: `dbull watch model inbox --once`.
+    Example: `dbull watch model inbox --once`
     """
     with exit_codes():
         if fail_on is not None:
@@ -115,13 +122,15 @@ def watch(
         if not folder.is_dir():
             raise SettingsError(f"{folder}: is not a folder; make it, or name the one where files arrive")
         learner = _learner(model, config, assignments, name, key, columns, arrival_rows, False, False)
+        if settle is None:
+            settle = 0.0 if once else SETTLE_SECONDS
         dealt_with: dict[Path, tuple[int, int]] = {}
         born = bad = False
         if not (quiet or once):
             print(f"watching {folder}; stop with Ctrl-C", file=sys.stderr, flush=True)
-        with _progress(quiet) as teller:
+        with learning_progress(quiet) as teller:
             while True:
-                for path in _arrived(folder, 0.0 if once else settle, dealt_with):
+                for path in _arrived(folder, settle, dealt_with):
                     dealt_with[path] = _stamp(path)
                     try:
                         for learned in learner.learn(path, teller.tell):
@@ -168,7 +177,7 @@ def _show(learned: "Learned", as_json: bool) -> None:
     if as_json:
         show_json(asdict(learned), line=True)
     else:
-        typer.echo(learned.line)
+        typer.echo(printable(learned.line))
     sys.stdout.flush()
 
 
@@ -195,51 +204,3 @@ def _stamp(path: Path) -> tuple[int, int]:
     except OSError:  # taken away meanwhile
         return 0, 0
     return found.st_size, found.st_mtime_ns
-
-
-class _Teller(NamedTuple):
-    """Says how learning goes, if anybody listens, and clears the line when something else is to be said."""
-
-    tell: "Callable[[str, Progress], object] | None"
-    clear: Callable[[], None] = lambda: None
-
-
-@contextmanager
-def _progress(quiet: bool) -> Iterator[_Teller]:
-    """Say how learning goes: a live line on a terminal, a line every few seconds elsewhere."""
-    from dbull.cli.progress import course, epochs, make_bar, stage, time_left
-
-    if quiet:
-        yield _Teller(None)
-        return
-
-    def text(label: str, progress: "Progress") -> str:
-        left = time_left(progress)
-        left = f", {left} left" if left else ""
-        return f"{label}: {stage(progress)} {epochs(progress)}, {course(progress)}{left}"
-
-    if sys.stderr.isatty():
-        from rich.progress import SpinnerColumn, TextColumn
-
-        bar = make_bar(SpinnerColumn(), TextColumn("{task.description}"))
-        task = bar.add_task("")
-
-        def show(label: str, progress: "Progress") -> None:
-            bar.update(task, description=text(label, progress))
-            if not bar.live.is_started:
-                bar.start()
-
-        try:
-            yield _Teller(show, bar.stop)
-        finally:
-            bar.stop()
-        return
-    last = time.monotonic()
-
-    def say(label: str, progress: Any) -> None:
-        nonlocal last
-        if time.monotonic() - last >= SECONDS_BETWEEN_LINES:
-            last = time.monotonic()
-            print(text(label, progress), file=sys.stderr, flush=True)
-
-    yield _Teller(say)

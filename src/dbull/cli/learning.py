@@ -3,15 +3,16 @@
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from dbull.cli.config import Config, Reading
-from dbull.cli.inputs import Piece, open_source
+from dbull.cli.inputs import Piece, open_source, without_missing_key
 from dbull.errors import DataError, SettingsError
 from dbull.store import ModelFolder
+from dbull.store.learned import LearnedRecord, add_learned
 
 if TYPE_CHECKING:
     from dbull.methods.dbull import DBULL, Progress
@@ -56,6 +57,9 @@ class Learner:
         self.folder = ModelFolder(path)
         self.config, self.name, self.dry_run, self.force = config, name, dry_run, force
         self.model: DBULL | None = None
+        self._tried: dict[str, LearnedRecord] = {}  # in a dry run, which leaves nothing in the folder
+        if not dry_run:
+            self.folder.check_writable()
         stored: dict[str, Any] = {}
         if self.folder.latest() is not None:
             self.model, stored = open_model(path)
@@ -76,9 +80,14 @@ class Learner:
     def learn(self, path: Path, tell: "Callable[[str, Progress], object] | None" = None) -> Iterator[Learned]:
         """Learn a file, or what is left of it, and yield after each arrival once it is safe on disk."""
         known = self.folder.learned() if self.folder.latest() is not None else {}
-        source = open_source(path, known, self.force)
-        for piece in source.pieces(self.model, self.reading):
+        source = open_source(path, {**known, **self._tried}, self.force)
+        reading = self.reading
+        if self.model is not None and "key" not in self.config.reading:
+            reading = without_missing_key(path, reading)
+        for piece in source.pieces(self.model, reading):
             yield self._learn(piece, source.complete, tell)
+            if self.dry_run:
+                self._tried = add_learned(self._tried, piece.learned, 0, again=True)
 
     def _learn(self, piece: Piece, again: bool, tell: "Callable[[str, Progress], object] | None") -> Learned:
         from dbull.methods.dbull_storage import now, save
@@ -110,7 +119,7 @@ class Learner:
                 note=name,
                 time=now(),
                 learned=piece.learned,
-                reading=asdict(self.reading),
+                reading=self.reading.kept(),
                 again=again,
             ).generation
         return Learned(
@@ -151,7 +160,8 @@ def open_model(path: Path, generation: int | None = None) -> "tuple[DBULL, dict[
 def reading_of(settings: Any) -> dict[str, Any]:
     """Return the settings of `Reading` that a model keeps."""
     kept = settings.get("reading", {})
-    return {field.name: kept[field.name] for field in fields(Reading) if field.name in kept}
+    names = {field.name for field in fields(Reading)} - {"arrival_rows"}  # some models have it
+    return {name: value for name, value in kept.items() if name in names}
 
 
 @contextmanager

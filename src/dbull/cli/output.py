@@ -1,12 +1,16 @@
 """Results on standard output: plain tables for people, JSON for programs."""
 
 import json
+import shutil
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import typer
 
-__all__ = ["show_json", "show_table"]
+__all__ = ["printable", "show_json", "show_table"]
+
+LEAST_TEXT = 12  # characters to which a text may be shortened on a narrow terminal
 
 
 def show_json(value: Any, *, line: bool = False) -> None:
@@ -15,14 +19,16 @@ def show_json(value: Any, *, line: bool = False) -> None:
 
 
 def show_table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> None:
-    """Print the columns of rows, aligned; numbers to the right."""
+    """Print the columns of rows, aligned; numbers to the right. On a terminal long texts are shortened."""
     rows = list(rows)
     cells = [[_text(row.get(column)) for column in columns] for row in rows]
     numeric = [all(isinstance(row.get(c), int | float | None) for row in rows) for c in columns]
     widths = [max([len(c), *(len(line[i]) for line in cells)]) for i, c in enumerate(columns)]
+    if sys.stdout.isatty():
+        _narrow(widths, numeric, shutil.get_terminal_size().columns)
     for line in [list(columns), *cells]:
         parts = [
-            part.rjust(width) if number else part.ljust(width)
+            part.rjust(width) if number else _shortened(part, width).ljust(width)
             for part, width, number in zip(line, widths, numeric, strict=True)
         ]
         typer.echo("  ".join(parts).rstrip())
@@ -37,4 +43,22 @@ def _text(value: Any) -> str:
         return " ".join(map(str, value)) or "-"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
-    return str(value)
+    return printable(str(value))
+
+
+def printable(text: str) -> str:
+    """Return a text in which nothing commands the terminal: names and files are other people's."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def _narrow(widths: list[int], numeric: Sequence[bool], limit: int) -> None:
+    """Take from the widest texts what a line has too much."""
+    while sum(widths) + 2 * (len(widths) - 1) > limit:
+        texts = [i for i, number in enumerate(numeric) if not number and widths[i] > LEAST_TEXT]
+        if not texts:
+            return
+        widths[max(texts, key=lambda i: widths[i])] -= 1
+
+
+def _shortened(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"

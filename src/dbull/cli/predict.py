@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,8 +14,9 @@ import typer
 
 from dbull.cli.exits import exit_codes
 from dbull.cli.options import AsJson, Data, Generation, Key, Model, Quiet
-from dbull.cli.output import show_json, show_table
-from dbull.errors import SettingsError
+from dbull.cli.output import printable, show_json, show_table
+from dbull.cli.progress import learning_progress
+from dbull.errors import SettingsError, not_written
 
 if TYPE_CHECKING:
     from dbull.data.readers import Chunk
@@ -44,11 +46,11 @@ def predict(
     Rows are read and written in pieces, so files may be larger than memory. Columns are found by name. The
     answer for a row does not depend on the rows beside it. OUT appears whole or not at all.
 
-    Example: `dbull predict model today.csv -o today-clusters.parquet`.
+    Example: `dbull predict model today.csv -o today-clusters.parquet`
     """
     with exit_codes():
         from dbull.cli.config import Reading
-        from dbull.cli.inputs import chunks_for
+        from dbull.cli.inputs import chunks_for, without_missing_key
         from dbull.cli.learning import open_model, without_name_warnings
 
         suffix = None if out is None else out.suffix.lower()
@@ -57,11 +59,14 @@ def predict(
         if out is not None and any(out.exists() and path.exists() and out.samefile(path) for path in data):
             raise SettingsError(f"{out}: is one of the files to read; give the answers another name")
         learner, stored = open_model(model, generation)
-        reading = Reading(**{**stored, **({} if key is None else {"key": key})})
         known = {row["id"]: row for row in learner.clusters_}
         n_rows, started, last = 0, perf_counter(), perf_counter()
         with _writer(out) as write, without_name_warnings():
             for path in data:
+                if key is None:
+                    reading = without_missing_key(path, Reading(**stored))
+                else:
+                    reading = Reading(**{**stored, "key": key})
                 for chunk in chunks_for(path, learner, reading):
                     write(_answers(learner, known, chunk, path if len(data) > 1 else None))
                     n_rows += len(chunk.x)
@@ -82,20 +87,23 @@ def preview(model: Model, data: Data, as_json: AsJson = False, quiet: Quiet = Fa
 
     Takes as long as learning. Each file is taken as one arrival and must fit into memory.
 
-    Example: `dbull preview model wednesday.csv`.
+    Example: `dbull preview model wednesday.csv`
     """
     with exit_codes():
         import numpy as np
 
         from dbull.cli.config import Reading
-        from dbull.cli.inputs import chunks_for
+        from dbull.cli.inputs import chunks_for, without_missing_key
         from dbull.cli.learning import open_model, without_name_warnings
 
         learner, stored = open_model(model)
         found = []
         for path in data:
-            rows = np.concatenate([chunk.x for chunk in chunks_for(path, learner, Reading(**stored))])
-            with without_name_warnings():
+            reading = without_missing_key(path, Reading(**stored))
+            rows = np.concatenate([chunk.x for chunk in chunks_for(path, learner, reading)])
+            with without_name_warnings(), learning_progress(quiet) as teller:
+                if teller.tell is not None:
+                    learner.callback = partial(teller.tell, path.name)
                 plan = learner.preview(rows)
             found.append(
                 {
@@ -112,7 +120,7 @@ def preview(model: Model, data: Data, as_json: AsJson = False, quiet: Quiet = Fa
         for one in found:
             new = f"new: {' '.join(map(str, one['born']))}" if one["born"] else "nothing new"
             novel = "" if one["novel_share"] is None else f"{one['novel_share']:.0%} novel, "
-            typer.echo(f"{one['file']}: {one['rows']:,} rows, {novel}{new}")
+            typer.echo(printable(f"{one['file']}: {one['rows']:,} rows, {novel}{new}"))
             show_table(
                 [{"cluster": int(c), "rows": n} for c, n in one["rows_per_cluster"].items()],
                 ("cluster", "rows"),
@@ -151,7 +159,7 @@ def _writer(out: Path | None) -> Iterator[Callable[[Columns], None]]:
                 yield write
         os.replace(partial, out)
     except OSError as error:
-        raise SettingsError(f"{out}: cannot be written ({error.strerror or error})") from error
+        raise not_written(out, error) from error
     finally:
         with suppress(OSError):  # the reason why it is not there has been told
             partial.unlink(missing_ok=True)

@@ -4,18 +4,66 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from dbull.cli.output import printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn, TaskID
 
     from dbull.experiments.run import Learning, RunDone, StepDone, Watch
 
-__all__ = ["MIB", "course", "download_progress", "epochs", "follow", "make_bar", "stage", "time_left"]
+__all__ = ["MIB", "Teller", "download_progress", "follow", "learning_progress"]
 
 MIB = 2**20
 SECONDS_BETWEEN_LINES = 5.0
 SECONDS_BETWEEN_EPOCHS = 30.0  # lines about epochs within one arrival, which may take hours
+
+
+class Teller(NamedTuple):
+    """Says how learning goes, if anybody listens, and clears the line when something else is to be said."""
+
+    tell: Callable[[str, Any], object] | None
+    clear: Callable[[], None] = lambda: None
+
+
+@contextmanager
+def learning_progress(quiet: bool) -> Iterator[Teller]:
+    """Say how learning goes: a live line on a terminal, a line every few seconds elsewhere."""
+    if quiet:
+        yield Teller(None)
+        return
+
+    def text(label: str, progress: Any) -> str:
+        left = time_left(progress)
+        left = f", {left} left" if left else ""
+        return printable(f"{label}: {stage(progress)} {epochs(progress)}, {course(progress)}{left}")
+
+    if sys.stderr.isatty():
+        from rich.progress import SpinnerColumn, TextColumn
+
+        bar = make_bar(SpinnerColumn(), TextColumn("{task.description}"))
+        task = bar.add_task("")
+
+        def show(label: str, progress: Any) -> None:
+            bar.update(task, description=text(label, progress))
+            if not bar.live.is_started:
+                bar.start()
+
+        try:
+            yield Teller(show, bar.stop)
+        finally:
+            bar.stop()
+        return
+    last = monotonic()
+
+    def say(label: str, progress: Any) -> None:
+        nonlocal last
+        if monotonic() - last >= SECONDS_BETWEEN_LINES:
+            last = monotonic()
+            print(text(label, progress), file=sys.stderr, flush=True)
+
+    yield Teller(say)
 
 
 class _Reporter(Protocol):

@@ -25,7 +25,7 @@ def report(
 
     Prints where the page is. The page holds no row of the data.
 
-    Example: `dbull report model -o report.html`.
+    Example: `dbull report model -o report.html`
     """
     with exit_codes():
         from dbull.methods.dbull_storage import load, now

@@ -1,8 +1,10 @@
 """``dbull init`` and ``dbull doctor``: a settings file to begin with, and what this installation can do."""
 
 import importlib.util
+import json
 import os
 import platform
+import re
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -23,9 +25,11 @@ EXTRAS = {
     "umap": ("umap", "maps by UMAP"),
     "PIL": ("vision", "folders of images"),
 }
+_NAMES_ROWS = re.compile(r"(^|_)(id|uuid|guid|key|index)$|^unnamed: 0$|^$", re.IGNORECASE)
 TEMPLATE = """\
 # Settings of a dbull model; use it with: dbull learn MODEL DATA --config dbull.toml
-# Lines that begin with # show defaults. A flag wins over DBULL_<KEY> in the environment, that over this file.
+# What stands behind a # is not set; take the # away to set it. A flag wins over a variable such as
+# DBULL_EPOCHS in the environment, and that over this file.
 
 # What rows are: "images", "dense", "sparse", or "auto".
 {kind}
@@ -55,7 +59,7 @@ def init(
 ) -> None:
     """Write a settings file, with comments, to standard output; guessed from data if some are given.
 
-    Example: `dbull init --from monday.csv > dbull.toml`.
+    Example: `dbull init --from monday.csv > dbull.toml`
     """
     with exit_codes():
         guessed = {} if data is None else _guess(data)
@@ -64,10 +68,10 @@ def init(
             "image_shape": f"image_shape = {guessed['image_shape']}"
             if "image_shape" in guessed
             else "#image_shape = [28, 28]",
-            "columns": f"#columns = {guessed['columns']}"
+            "columns": f"#columns = {_toml(guessed['columns'])}"
             if "columns" in guessed
             else '#columns = ["a", "b"]',
-            "key": f'key = "{guessed["key"]}"' if "key" in guessed else '#key = "id"',
+            "key": f"key = {_toml(guessed['key'])}" if "key" in guessed else '#key = "id"',
         }
         typer.echo(TEMPLATE.format(**lines), nl=False)
 
@@ -75,7 +79,7 @@ def init(
 def doctor(as_json: AsJson = False) -> None:
     """Show versions, what each extra is for and whether it is here, threads and devices.
 
-    Example: `dbull doctor`.
+    Example: `dbull doctor`
     """
     with exit_codes():
         found: dict[str, Any] = {
@@ -110,24 +114,23 @@ def doctor(as_json: AsJson = False) -> None:
 
 def _guess(data: Path) -> dict[str, Any]:
     """Tell kind, shape of images, columns and key from the first rows."""
-    import csv
-    import json
-
-    from dbull.cli.inputs import column_names
+    from dbull.cli.inputs import column_names, table_names
     from dbull.data.readers import ReadSettings, read_chunks
     from dbull.errors import DataError
 
     guessed: dict[str, Any] = {}
+    first = next(iter(table_names(data) or ()), None)
+    # Numbers that name rows, and not what is in them, would be learned.
+    key = first if first is not None and _NAMES_ROWS.search(first) else None
     try:
-        chunk = next(read_chunks(data, ReadSettings(chunk_rows=1000)))
+        chunk = next(read_chunks(data, ReadSettings(chunk_rows=1000, key=key)))
     except DataError:
-        if not data.name.lower().endswith(".csv") or not data.is_file():
+        if first is None or key is not None:
             raise
-        with data.open(newline="", encoding="utf-8-sig") as handle:
-            first = next(csv.reader(handle), [])
-        # The first column is often a name of the row, which is no number.
-        chunk = next(read_chunks(data, ReadSettings(chunk_rows=1000, key=first[0] if first else None)))
-        guessed["key"] = first[0]
+        key = first  # no numbers: most often what the row is called
+        chunk = next(read_chunks(data, ReadSettings(chunk_rows=1000, key=key)))
+    if key is not None:
+        guessed["key"] = key
     if len(chunk.sample_shape) in (2, 3) and not data.is_dir():
         guessed |= {"kind": "images", "image_shape": list(chunk.sample_shape)}
     elif data.is_dir():
@@ -138,8 +141,13 @@ def _guess(data: Path) -> dict[str, Any]:
         mostly_zero = float((chunk.x == 0).mean()) >= 0.8 and float(chunk.x.min()) >= 0
         guessed["kind"] = "sparse" if mostly_zero else "dense"
     if column_names(chunk) is not None:
-        guessed["columns"] = json.dumps(list(chunk.columns), ensure_ascii=False)
+        guessed["columns"] = list(chunk.columns)
     return guessed
+
+
+def _toml(value: str | list[str]) -> str:
+    """Return a text or a list of texts as TOML, whose texts are those of JSON but for one character."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _version(name: str) -> str | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbull.errors import ResultsError, SettingsError, check_known
+from dbull.errors import ResultsError, SettingsError, check_known, not_written
 from dbull.experiments.results import Result, read_steps
 from dbull.experiments.summary import refuse_unlike
 from dbull.experiments.tables import HEADINGS
@@ -88,7 +88,7 @@ def save_figure(figure: "Figure", target: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(target, dpi=150)
     except OSError as error:
-        raise SettingsError(f"{target}: the figure cannot be written ({error.strerror})") from error
+        raise not_written(target, error) from error
 
 
 def task_curves(runs: Sequence[Sequence[dict[str, Any]]], task: int, score: str) -> NDArray[np.float64]:

@@ -156,7 +156,10 @@ class Ledger:
         *,
         time: str | None = None,
     ) -> None:
-        """Let `newer` live on in `older`, which keeps its id, and its name if it has one."""
+        """Let `newer` live on in `older`, which keeps its id, and its name if it has one.
+
+        What came of a retired and an active cluster is active: somebody wants its rows.
+        """
         keeps, goes = self._living(older), self._living(newer)
         if keeps.id >= goes.id:
             raise SettingsError(
@@ -171,6 +174,7 @@ class Ledger:
             weight=weight,
             name=goes.name if keeps.name is None else keeps.name,
             last_seen=max(keeps.last_seen, goes.last_seen),
+            status="active" if "active" in (keeps.status, goes.status) else keeps.status,
         )
         self._put(kept, event)
 
@@ -334,7 +338,7 @@ class Ledger:
 
     def _known(self, cluster: int) -> ClusterRecord:
         if cluster not in self._records:
-            raise SettingsError(f"no cluster has the id {cluster!r}; active are {list(self.active_ids)}")
+            raise SettingsError(f"no cluster has the id {cluster!r}; there are {list(self.living_ids)}")
         return self._records[cluster]
 
     def _living(self, cluster: int) -> ClusterRecord:
@@ -342,7 +346,7 @@ class Ledger:
         if not record.living:
             where = f" into {int(self.resolve([record.id])[0])}" if record.status == "merged" else ""
             raise SettingsError(
-                f"cluster {record.id} was {record.status}{where}; active are {list(self.active_ids)}"
+                f"cluster {record.id} was {record.status}{where}; there are {list(self.living_ids)}"
             )
         return record
 

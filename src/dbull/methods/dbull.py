@@ -316,7 +316,7 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
         """Return what learning X would change. The model stays as it is; it takes as long as learning."""
         check_is_fitted(self)
         rows = self._rows(X)
-        state = drained(self._learning(self.state_, rows))[0]
+        state = drained(self._learning(self.state_, rows), self.callback)[0]
         events = state.ledger.events[len(self.state_.ledger.events) :]
         told = events[0].evidence["rows_per_cluster"]
         return Preview(

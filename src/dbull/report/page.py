@@ -10,7 +10,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from dbull.errors import SettingsError
+from dbull.errors import SettingsError, not_written
 from dbull.report.charts import MOST_PICTURES, bars, code_map, hue, line_chart
 from dbull.report.data import ArrivalPoint, Cluster, ReportData
 from dbull.report.images import data_uri, tiled
@@ -75,9 +75,7 @@ def write_report(data: ReportData, path: str | os.PathLike[str]) -> Path:
         finally:
             unfinished.unlink(missing_ok=True)
     except OSError as error:
-        raise SettingsError(
-            f"{target}: the report cannot be written ({error.strerror}); name another file"
-        ) from error
+        raise not_written(target, error) from error
     return target
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dbull.errors import ModelFileError
+from dbull.errors import DbullError, ModelFileError
 from dbull.store.layout import EVENTS, generation_number
 from dbull.store.manifest import Manifest, read_manifest
 from dbull.store.writing import is_leftover
@@ -46,6 +46,8 @@ def check_folder(folder: ModelFolder) -> CheckReport:
     """Check everything; an error of one generation does not hide those of the others."""
     numbers = folder.generations()
     problems: list[Finding] = []
+    left_behind: list[Finding] = []
+    needed = _needed(folder)
     manifests: dict[int, tuple[Manifest, str]] = {}
     sound = []
     for number in numbers:
@@ -54,12 +56,26 @@ def check_folder(folder: ModelFolder) -> CheckReport:
             manifests[number] = read_manifest(folder.folder(number), number)
             sound.append(number)
         except ModelFileError as error:
-            problems.append(Finding(folder.folder(number), str(error), number))
+            path = folder.folder(number)
+            if number in needed:
+                problems.append(Finding(path, str(error), number))
+            else:
+                what = str(error).partition(";")[0]
+                text = f"a rollback left it behind, damaged, and the model does not need it ({what})"
+                left_behind.append(Finding(path, text, number))
     problems += _check_order(folder, numbers, manifests)
     log_problems, notes = _check_log(folder, numbers, manifests)
     problems += log_problems
-    notes += _strangers(folder)
+    notes += [*left_behind, *_strangers(folder)]
     return CheckReport(tuple(numbers), tuple(sound), tuple(problems), tuple(notes))
+
+
+def _needed(folder: ModelFolder) -> set[int]:
+    """Return the generations that the newest rests on, or all of them where it cannot be told."""
+    try:
+        return {manifest.generation for manifest in folder.lineage()}
+    except DbullError:
+        return set(folder.generations())
 
 
 def _check_order(

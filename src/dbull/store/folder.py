@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dbull.errors import ConflictError, ModelFileError, SettingsError
+from dbull.errors import ConflictError, ModelFileError, ModelWriteError, SettingsError
 from dbull.lifelong.records import plain
 from dbull.store.checking import CheckReport, check_folder
 from dbull.store.checkpoint import Checkpoint
@@ -94,6 +94,22 @@ class ModelFolder:
     def latest(self) -> int | None:
         """Return the newest generation, None where there is no model yet."""
         return max(self.generations(), default=None)
+
+    def check_writable(self) -> None:
+        """Refuse early a folder in which nothing can be written, so that no work is lost by it.
+
+        Raises
+        ------
+        ModelWriteError
+            if the system says that the folder, or the one that it would be made in, cannot be written to
+        """
+        place = self.path.absolute()
+        while not os.path.lexists(place) and place != place.parent:
+            place = place.parent
+        if os.path.isdir(place) and not os.access(place, os.W_OK | os.X_OK):
+            raise ModelWriteError(
+                f"{place}: cannot be written to; make it writable, or copy the model to a place that is"
+            )
 
     def manifest(self, generation: int | None = None) -> Manifest:
         """Return the manifest of a generation, the newest if none is named."""
@@ -238,7 +254,7 @@ class ModelFolder:
         latest, number = newest.generation, newest.generation + 1
         if to == latest:
             others = [entry.generation for entry in earlier]
-            raise SettingsError(f"generation {to} is the newest already; earlier ones are {others[-10:]}")
+            raise SettingsError(f"generation {to} is the newest already; earlier ones are {_ranges(others)}")
         line: dict[str, Any] = {"kind": "rollback", "restores": to, "time": time, "note": note}
         text = event_lines(number, [line])
         files = {name: self._content(target, name) for name in target.files} | {EVENTS: text}
@@ -274,6 +290,11 @@ class ModelFolder:
         """Yield the generations that a generation rests on, newest first, without those rolled back."""
         number: int | None = self._number(generation)
         while number is not None:
+            if not os.path.lexists(self.folder(number)):
+                raise ModelFileError(
+                    f"{self.folder(number)}: the generation is missing, and later ones rest on it; "
+                    "bring it back from a copy"
+                )
             manifest = self.manifest(number)
             yield manifest
             number = manifest.parent if manifest.restores is None else manifest.restores
@@ -317,7 +338,7 @@ class ModelFolder:
         number = latest if generation is None else generation
         if generation_number(generation_name(number)) is None or not os.path.lexists(self.folder(number)):
             raise SettingsError(
-                f"{self.path}: there is no generation {number}; there are {self.generations()[-10:]}"
+                f"{self.path}: there is no generation {number}; there are {_ranges(self.generations())}"
             )
         return number
 
@@ -366,6 +387,17 @@ class ModelFolder:
 def _ids_given_ever(entries: list[HistoryEntry]) -> int:
     given = [entry.manifest.ids_given for entry in entries if entry.manifest is not None]
     return max(given, default=0) + IDS_PER_LOST_GENERATION * (len(entries) - len(given))
+
+
+def _ranges(numbers: list[int]) -> str:
+    """Return numbers, oldest first, as text: 1 to 4, 7."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and parts[-1][-1] == number - 1:
+            parts[-1][1:] = [number]
+        else:
+            parts.append([number])
+    return ", ".join(" to ".join(map(str, part)) for part in parts) or "none"
 
 
 def _listing(folder: Path) -> list[str]:

@@ -10,7 +10,7 @@ from dbull.data.readers.chunk import Chunk, ReadSettings, Selection, make_chunk,
 from dbull.data.readers.extras import need_pyarrow
 from dbull.errors import DataError
 
-__all__ = ["ARROW_FILE_MAGIC", "read_arrow", "read_arrow_stream", "read_parquet"]
+__all__ = ["ARROW_FILE_MAGIC", "read_arrow", "read_arrow_stream", "read_parquet", "schema_names"]
 
 ARROW_FILE_MAGIC = b"ARROW1"
 
@@ -55,6 +55,21 @@ def read_arrow_stream(stream: IO[bytes], settings: ReadSettings, where: str) -> 
             yield from _chunks(reader, settings, selection, where)
     except (pyarrow.ArrowException, UnicodeDecodeError, OSError, MemoryError) as error:
         raise DataError(f"{where}: not a readable Arrow stream ({error})") from error
+
+
+def schema_names(path: Path) -> tuple[str, ...] | None:
+    """Return the names of the columns, None if the file cannot be read."""
+    pyarrow = need_pyarrow(str(path))
+    try:
+        if path.name.lower().endswith(".parquet"):
+            return tuple(pyarrow.parquet.read_schema(path).names)
+        with path.open("rb") as stream:
+            is_file_format = stream.read(len(ARROW_FILE_MAGIC)) == ARROW_FILE_MAGIC
+            stream.seek(0)
+            opened = pyarrow.ipc.open_file(stream) if is_file_format else pyarrow.ipc.open_stream(stream)
+            return tuple(opened.schema.names)
+    except (pyarrow.ArrowException, UnicodeDecodeError, OSError, MemoryError):
+        return None
 
 
 def _chunks(

@@ -21,13 +21,16 @@ def read_images(folder: Path, settings: ReadSettings) -> Iterator[Chunk]:
     Pixels lie in [0, 1]; a row is (height, width) or, in colour, (3, height, width) flattened.
     """
     pillow = need_pillow(str(folder))
+    paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
+    if not paths:
+        raise DataError(
+            f"{folder}: no images in this folder; known are {', '.join(SUFFIXES)}. "
+            "Tables in a folder are learned by naming them one by one, or by watching the folder"
+        )
     if settings.columns is not None or settings.key is not None:
         raise DataError(
             f"{folder}: a folder of images has no columns to choose; its key is the path of the image"
         )
-    paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
-    if not paths:
-        raise DataError(f"{folder}: no images in this folder; known are {', '.join(SUFFIXES)}")
     shape = None
     for start in range(0, len(paths), settings.chunk_rows):
         pixels = []

@@ -141,7 +141,10 @@ def _choose_array(members: list[str], wanted: str | None, where: str) -> str:
     for usual in ("x", "X"):
         if usual in members:
             return usual
-    raise DataError(f"{where}: which array? It has {has}; name one with array=...")
+    raise DataError(
+        f"{where}: which array? It has {has}; name one with array=... "
+        "(on the command line: --set 'array=\"NAME\"')"
+    )
 
 
 def _read_exactly(stream: IO[bytes], n_bytes: int) -> bytes:
