@@ -261,3 +261,27 @@ def test_schedule(first, novel_share, frozen, novelty, want):
     settings = LearnSettings(20, 2, True, 1.0, n_novel_epochs=7, n_novel_joint_epochs=3, n_familiar_epochs=2)
     got = replace(settings, novelty=novelty).schedule(first, novel_share, frozen)
     assert (got.n_represent, got.n_joint, got.rate) == want
+
+
+# Copies, of which the graph says that they touch nothing.
+
+
+def flood(rows, n_distinct, times):
+    return rows[:n_distinct].repeat(times, 1)
+
+
+def test_a_flood_of_copies_that_a_cluster_finds_usual_founds_none(data):
+    rows, labels = data
+    settings = LearnSettings(join_threshold=0.1, freeze=True, **SETTINGS)
+    state = drained(pretrain(make_state(rows), rows, settings, None))[1]
+    old = rows[torch.tensor(labels) < 2]
+    state = drained(learn(state, old, settings, None))[1]
+    before = state.n_clusters
+    known, strange = rows[torch.tensor(labels) == 0], rows[torch.tensor(labels) == 3]
+    after = drained(learn(state, flood(known, 6, 80), settings, None))[1]
+    assert (after.n_clusters, after.memory.n_components > before) == (before, True)
+    grown = [event for event in after.ledger.events if event.kind == "growth"]
+    assert [(event.evidence["nearest"], event.evidence["mixing"]) for event in grown] == [
+        (int(after.assign(codes_of(after, known[:1])[0])[0]), 1.0)
+    ]
+    assert drained(learn(state, flood(strange, 6, 80), settings, None))[1].n_clusters > before

@@ -24,6 +24,9 @@ from dbull.mixture.updates import Points, local_summary
 
 __all__ = ["Arrival", "fold_in"]
 
+MOST = 0.5  # share of rows that speaks for all
+USUAL_STD = 2.0  # a row is usual to a cluster if it is not farther below what its own rows score
+
 
 @dataclass(frozen=True)
 class Arrival:
@@ -93,11 +96,13 @@ def _place(state: LearnerState, mixture: CodeMixture, arrival: Arrival, s: Learn
     """Give each component its cluster: old ones keep theirs, newborns join one or found their own."""
     memory, old, n_old = mixture.memory, state.cluster_ids, state.n_clusters
     place = {cluster: i for i, cluster in enumerate(old)}
-    newborn = ~memory.established
-    node_of = torch.zeros(memory.n_components, dtype=torch.int64)
+    known = {k: state.owner[memory.ids[k]] for k in memory.established.nonzero()[:, 0].tolist()}
+    copies = {} if arrival.graph is None else _familiar_copies(state, mixture, arrival)
+    node_of = torch.full((memory.n_components,), -1)
+    for k, cluster in (known | copies).items():
+        node_of[k] = place[cluster]
+    newborn = node_of < 0
     node_of[newborn] = n_old + torch.arange(int(newborn.sum()))
-    for k in (~newborn).nonzero()[:, 0].tolist():
-        node_of[k] = place[state.owner[memory.ids[k]]]
     n_nodes = n_old + int(newborn.sum())
     group, contact = torch.arange(n_nodes), torch.zeros(n_nodes, n_old, dtype=torch.float64)
     if arrival.graph is not None and s.join_threshold > 0 and n_nodes > n_old:
@@ -113,7 +118,45 @@ def _place(state: LearnerState, mixture: CodeMixture, arrival: Arrival, s: Learn
     n_new = max(0, int(numbers.max()) + 1 - n_old)
     given = state.ledger.ids_given
     ids = torch.tensor([*old, *range(given, given + n_new)], dtype=torch.int64)
-    return _Placed(ids[numbers], contact[node_of])
+    contact = contact[node_of]
+    for k, cluster in copies.items():
+        contact[k] = 0.0
+        contact[k, place[cluster]] = 1.0
+    return _Placed(ids[numbers], contact)
+
+
+def _familiar_copies(state: LearnerState, mixture: CodeMixture, arrival: Arrival) -> dict[int, int]:
+    """Return newborn components of copies that an old cluster finds usual, and that cluster.
+
+    A row that comes more often than it has neighbours is the neighbour of its copies alone, so the graph says
+    of a flood of them that it touches nothing. What the clusters of the past find usual decides instead.
+    """
+    assert arrival.graph is not None
+    newborn = (~mixture.memory.established).nonzero()[:, 0].tolist()
+    if not state.imprints or not newborn:
+        return {}
+    _, which, counts = arrival.inputs.unique(dim=0, return_inverse=True, return_counts=True)
+    silent = counts[which] > arrival.graph.neighbours.shape[1]
+    found = {}
+    for k in newborn:
+        members = mixture.labels == k
+        if float(silent[members].double().mean()) < MOST:
+            continue
+        rows = arrival.inputs[members]
+        usual = {c: _usual_share(state, c, rows) for c in state.cluster_ids}
+        best = max(usual, key=lambda c: usual[c])
+        if usual[best] >= MOST:
+            found[k] = best
+    return found
+
+
+def _usual_share(state: LearnerState, cluster: int, inputs: Tensor) -> float:
+    """Return the share of rows that are as a cluster's own mostly are; none if it has no scale."""
+    scale = state.calibrations.get(cluster, Calibration())
+    if scale.n_rows == 0:
+        return 0.0
+    scores = cluster_scores(inputs, state.imprints_of(cluster))
+    return float((scores >= scale.threshold(USUAL_STD)).double().mean())
 
 
 def _calibrate(
