@@ -4,7 +4,8 @@
     python benchmarks/beside_clustpy.py elsewhere/bin/python
 
 ClustPy never becomes a dependency: it runs in its own environment, in a process of its own, in turn with
-ours, so that a busy machine slows both. Augmentation is off on both sides; ClustPy has none of its own.
+ours, so that a busy machine slows both. Augmentation is off on both sides; ClustPy has none of its own. The
+third column is a loop of plain PyTorch that does the arithmetic of the stage and nothing else.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import argparse
 import json
 import subprocess
 import sys
+from itertools import pairwise
 from time import perf_counter
 from typing import Any
 
@@ -69,6 +71,56 @@ def their_fit(name: str, x: np.ndarray, pretrain: int, cluster: int) -> None:
     ).fit(x)
 
 
+def bare_fit(name: str, x: np.ndarray, pretrain: int, cluster: int) -> None:
+    """Train the same networks by the shortest loop there is: no target is renewed, nothing is checked."""
+    import torch
+    from torch import nn
+    from torch.nn import functional as F
+
+    def chain(*widths: int) -> nn.Sequential:
+        layers = [layer for a, b in pairwise(widths) for layer in (nn.Linear(a, b), nn.ReLU())]
+        return nn.Sequential(*layers)
+
+    trunk, mean_head, log_var_head = chain(784, *HIDDEN), nn.Linear(2000, LATENT), nn.Linear(2000, LATENT)
+    decoder = nn.Sequential(*chain(LATENT, *HIDDEN[::-1]), nn.Linear(HIDDEN[0], 784))
+    centres = torch.randn(N_CLUSTERS, LATENT, requires_grad=True)
+    log_vars = torch.zeros(N_CLUSTERS, LATENT, requires_grad=True)
+    values = torch.from_numpy(x)
+    target = torch.softmax(torch.randn(len(x), N_CLUSTERS), 1)
+
+    def autoencoder(rows: torch.Tensor) -> torch.Tensor:
+        out = decoder(mean_head(trunk(values[rows])))
+        return F.binary_cross_entropy_with_logits(out, values[rows], reduction="sum") / len(rows)
+
+    def dec(rows: torch.Tensor) -> torch.Tensor:
+        squared = (mean_head(trunk(values[rows]))[:, None] - centres).square().sum(2)
+        return F.kl_div(torch.log_softmax(-torch.log1p(squared), 1), target[rows], reduction="batchmean")
+
+    def vade(rows: torch.Tensor) -> torch.Tensor:
+        hidden = trunk(values[rows])
+        mean, log_var = mean_head(hidden), log_var_head(hidden)
+        z = mean + torch.exp(0.5 * log_var) * torch.randn_like(mean)
+        near = -0.5 * ((z[:, None] - centres).square() / log_vars.exp() + log_vars).sum(2)
+        spread = log_var.exp()[:, None]
+        expected = -0.5 * (((mean[:, None] - centres).square() + spread) / log_vars.exp() + log_vars).sum(2)
+        log_g = torch.log_softmax(near, 1)
+        prior = (log_g.exp() * (expected - log_g)).sum(1) + 0.5 * log_var.sum(1)
+        out = F.binary_cross_entropy_with_logits(decoder(z), values[rows], reduction="sum") / len(rows)
+        return out - prior.mean()
+
+    every = [*trunk.parameters(), *mean_head.parameters(), *log_var_head.parameters(), *decoder.parameters()]
+    adam = torch.optim.Adam([*every, centres, log_vars], 1e-4, fused=True)
+    encoder = [*trunk.parameters(), *mean_head.parameters(), centres]
+    sgd = torch.optim.SGD(encoder, 1e-4, momentum=0.9)
+    second = (dec, sgd) if name == "DEC" else (vade, adam)
+    for n_epochs, (loss, optimiser) in ((pretrain, (autoencoder, adam)), (cluster, second)):
+        for _ in range(n_epochs):
+            for rows in torch.randperm(len(values)).split(BATCH_ROWS):
+                optimiser.zero_grad()
+                loss(rows).backward()
+                optimiser.step()
+
+
 def seconds_per_epoch(fit: Any, name: str, x: np.ndarray) -> dict[str, float]:
     """Return seconds of one epoch of each stage."""
     times = {}
@@ -113,7 +165,7 @@ def measure(side: str, name: str, n_rows: int) -> None:
     """Measure one side in this process and print the times."""
     if side == "theirs":
         without_torchvision()
-    fit = our_fit if side == "ours" else their_fit
+    fit = {"ours": our_fit, "theirs": their_fit, "bare": bare_fit}[side]
     fit(name, rows(2 * BATCH_ROWS), 1, 1)  # imports and first calls
     print(json.dumps(seconds_per_epoch(fit, name, rows(n_rows))))
 
@@ -131,15 +183,17 @@ def main() -> None:
     for name in ("DEC", "VaDE"):
         best: dict[tuple[str, str], float] = {}
         for _ in range(options.rounds):
-            for side, python in (("ours", sys.executable), ("theirs", options.python)):
+            sides = {"ours": sys.executable, "theirs": options.python, "bare": sys.executable}
+            for side, python in sides.items():
                 command = [python, __file__, python, "--rows", str(options.rows), "--measure", side, name]
                 said = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
                 for stage, seconds in json.loads(said.splitlines()[-1]).items():
                     best[stage, side] = min(seconds, best.get((stage, side), seconds))
         for stage in STAGES:
-            ours, theirs = best[stage, "ours"], best[stage, "theirs"]
+            ours, theirs, bare = (best[stage, side] for side in ("ours", "theirs", "bare"))
             print(
-                f"{name:<6}{stage:<13}{ours:6.1f} s an epoch, ClustPy {theirs:6.1f} s: {theirs / ours:.2f} x"
+                f"{name:<6}{stage:<13}{ours:6.2f} s an epoch, ClustPy {theirs:6.2f} s "
+                f"({theirs / ours:.2f} x), bare PyTorch {bare:6.2f} s ({bare / ours:.2f} x)"
             )
 
 
