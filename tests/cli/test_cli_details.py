@@ -12,6 +12,8 @@ import pytest
 from test_cli_models import answer, made, place, rows, run, write
 
 from dbull.cli import app, output
+from dbull.cli.config import read_config
+from dbull.cli.learning import Learner
 from dbull.experiments import settings as settings_module
 from dbull.store import ModelFolder
 
@@ -38,6 +40,58 @@ def test_of_a_table_to_which_rows_were_added_only_these_are_learned(place):
     run("learn", place / "model", log, "-q")
     assert learned(place / "model") == [120, 100, 20, 20]
     assert sum(row["rows"] for row in answer("clusters", place / "model")) == 260
+
+
+@pytest.mark.parametrize("text", ["id,a,b,c\n", "\nid,a,b,c\n\n"])
+def test_lines_need_not_be_rows_for_added_rows_to_be_told(tmp_path, text):
+    values = rows((0, 1), 20)
+    lines = [f'"row\n{i}",{a},{b},{c}\n\n' for i, (a, b, c) in enumerate(values.tolist())]
+    log, renamed = tmp_path / "log.csv", tmp_path / "log-of-may.csv"
+    log.write_text(text + "".join(lines[:30]))
+    run("learn", tmp_path / "model", log, "--key", "id", "-q")
+    log.write_text(text + "".join(lines))
+    shutil.move(log, renamed)
+    run("learn", tmp_path / "model", renamed, "-q")
+    assert learned(tmp_path / "model") == [30, 10]
+
+
+def test_a_line_that_was_cut_short_and_is_whole_now_counts_once(tmp_path):
+    log = tmp_path / "log.csv"
+    text = write(log, rows((0, 1), 20)).read_text()
+    log.write_text(text[:-5])
+    run("learn", tmp_path / "model", log, "-q")
+    log.write_text(text + "1.5,2.5,3.5\n")
+    run("learn", tmp_path / "model", log, "-q")
+    assert learned(tmp_path / "model") == [40, 1]
+
+
+def test_a_table_that_grows_after_a_stop_goes_on_where_it_was(tmp_path):
+    log = write(tmp_path / "log.csv", rows((0, 1), 60))
+    learner = Learner(tmp_path / "model", read_config(None, [], {"arrival_rows": 30}))
+    arrivals = learner.learn(log)
+    next(arrivals)
+    next(arrivals)  # and then the machine is switched off
+    with log.open("a") as handle:
+        handle.write("1.5,2.5,3.5\n")
+    run("learn", tmp_path / "model", log, "--arrival-rows", 1000, "-q")
+    assert learned(tmp_path / "model") == [30, 30, 61]
+    run("learn", tmp_path / "model", log, "-q", code=3)
+    with log.open("a") as handle:
+        handle.write("1.5,2.5,3.5\n")
+    run("learn", tmp_path / "model", log, "-q")
+    assert learned(tmp_path / "model") == [30, 30, 61, 1]
+
+
+def test_rows_that_come_while_a_table_is_learned_wait_for_their_turn(tmp_path):
+    log = write(tmp_path / "log.csv", rows((0, 1), 60))
+    learner = Learner(tmp_path / "model", read_config(None, [], {"arrival_rows": 40}))
+    arrivals = learner.learn(log)
+    next(arrivals)
+    with log.open("a") as handle:
+        handle.write("1.5,2.5,3.5\n" * 7)
+    assert [one.rows for one in arrivals] == [40, 40]
+    run("learn", tmp_path / "model", log, "-q")
+    assert learned(tmp_path / "model") == [40, 40, 40, 7]
 
 
 def test_a_changed_table_is_learned_whole(place):
@@ -79,6 +133,11 @@ def test_a_file_without_the_key_of_the_first(tmp_path):
     assert run("predict", tmp_path / "model", keyed, "-q").stdout.startswith("key,row,cluster")
     assert answer("preview", tmp_path / "model", plain, "-q")[0]["rows"] == 40
     run("learn", tmp_path / "model", plain, "-q")
+    np.save(tmp_path / "plain.npy", rows((0, 1), 20, seed=3))
+    run("learn", tmp_path / "model", tmp_path / "plain.npy", "-q")
+    with plain.open("rb") as stream:
+        command = [sys.executable, "-m", "dbull.cli", "predict", str(tmp_path / "model"), "-", "-q"]
+        assert subprocess.run(command, stdin=stream, capture_output=True).returncode == 0
     assert "no column 'name'" in run("predict", tmp_path / "model", plain, "--key", "name", code=3).stderr
 
 
@@ -107,6 +166,13 @@ def test_watch_once_waits_for_files_to_settle_if_asked_to(place):
     watch = ("watch", place / "model", place / "inbox", "--once", "-q")
     assert run(*watch, "--settle", 60).stdout == ""
     assert "tuesday.csv" in run(*watch).stdout
+
+
+def test_a_first_line_that_may_be_a_row_with_a_hole_is_refused(place):
+    (place / "hole.csv").write_text("1.5,,3.0\n1,2,3\n4,5,6\n")
+    assert "--set header=false" in run("learn", place / "new", place / "hole.csv", code=3).stderr
+    (place / "numbered.csv").write_text("id,0,1\n1,2,3\n4,5,6\n")
+    run("learn", place / "new", place / "numbered.csv", "--key", "id", "-q")
 
 
 # Settings
@@ -184,6 +250,7 @@ def test_full_disks(place):
             )
         assert ended.returncode == 1
         assert "standard output: cannot be written (No space left on device)" in ended.stderr
+        assert "run the same again" not in ended.stderr, "a model may have learned by then"
         assert "Traceback" not in ended.stderr
         assert "Exception ignored" not in ended.stderr
 

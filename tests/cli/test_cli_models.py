@@ -463,9 +463,9 @@ def test_check_names_the_sound_generations(place):
 
 
 def test_the_nearest_cluster_of_a_newborn_without_contact(tmp_path):
-    """On a line: 0, 20, then 60; 20 is nearer."""
+    """On a line: 0, 20, then 60; 20 is nearer, though it has more rows by then."""
     random = np.random.default_rng(0)
-    for name, centres in (("a", (0, 20)), ("b", (60,))):
+    for name, centres in (("a", (0, 20)), ("b", (20, 60))):
         values = np.concatenate([random.normal(size=(60, 3)) + centre for centre in centres])
         run("learn", tmp_path / "model", write(tmp_path / f"{name}.csv", values), "-q")
     *_, born = answer("events", tmp_path / "model", "--kind", "birth")

@@ -16,9 +16,9 @@ from dbull.errors import (
     DbullError,
     FolderInUseError,
     ModelFileError,
+    OutputError,
     ResultsError,
     SettingsError,
-    not_written,
 )
 
 __all__ = ["ExitCode", "exit_codes"]
@@ -97,7 +97,9 @@ def _whole_output() -> Iterator[None]:
         if isinstance(error, DbullError) or error.filename is not None or error.errno not in _FULL:
             raise
         _drop_output()
-        raise not_written("standard output", error) from error
+        raise OutputError(
+            f"standard output: cannot be written ({error.strerror}); what a model has learned stays learned"
+        ) from error
 
 
 def _drop_output() -> None:

@@ -17,13 +17,15 @@ from dbull.store.learned import LearnedRecord
 if TYPE_CHECKING:
     import numpy as np
 
-    from dbull.data.readers import Chunk
+    from dbull.data.readers import Chunk, ReadSettings
     from dbull.methods.dbull import DBULL
 
 __all__ = [
-    *("Piece", "Source", "chunks_for", "column_names", "open_source", "table_names", "without_missing_key"),
+    *("Piece", "Source", "chunks_for", "column_names", "open_source", "table_names"),
 ]
 
+GROWING = (".csv", ".csv.gz")  # files to which rows may be added at the end
+HASH_BLOCK = 1 << 20
 _PART_OF_LIST = re.compile(r"\[\d+\]\Z")
 
 
@@ -44,16 +46,21 @@ class Source:
 
     path: Path
     sha256: str
-    n_done: int  # rows learned in an earlier run that was interrupted
+    n_bytes: int
+    n_done: int  # rows learned in an earlier run that was interrupted, or before more were added
     complete: bool  # all of it was learned before
 
-    def pieces(self, model: "DBULL | None", reading: Reading) -> Iterator[Piece]:
+    def pieces(
+        self, model: "DBULL | None", reading: Reading, *, key_optional: bool = False
+    ) -> Iterator[Piece]:
         """Yield what is left to learn, at most one and a half times `arrival_rows` rows each."""
         import numpy as np
 
         first, total, held, size = self.n_done, 0, [], reading.arrival_rows
         chunk: Chunk | None = None
-        for chunk in chunks_for(self.path, model, reading):
+        max_bytes = self.n_bytes if self.path.name.lower().endswith(GROWING) else None
+        chunks = chunks_for(self.path, model, reading, key_optional=key_optional, max_bytes=max_bytes)
+        for chunk in chunks:
             skip = max(0, self.n_done - total)
             total += len(chunk.x)
             held.append(chunk.x[skip:])
@@ -72,9 +79,12 @@ class Source:
     def _piece(self, rows: "np.ndarray", chunk: "Chunk", first: int, last: bool) -> Piece:
         whole = last and first == 0
         label = self.path.name if whole else f"{self.path.name} rows {first + 1}-{first + len(rows)}"
-        learned = () if whole else (LearnedInput(_part_key(self.sha256, first), label, len(rows)),)
+        learned: tuple[LearnedInput, ...] = ()
+        if not whole:
+            learned = (LearnedInput(_part_key(self.sha256, first), label, len(rows), self.n_bytes),)
         if last:
-            learned = (*learned, LearnedInput(self.sha256, self.path.name, first + len(rows)))
+            everything = LearnedInput(self.sha256, self.path.name, first + len(rows), self.n_bytes)
+            learned = (*learned, everything)
         return Piece(rows, column_names(chunk), chunk.sample_shape, learned, label)
 
 
@@ -85,27 +95,16 @@ def open_source(path: Path, known: Mapping[str, LearnedRecord], force: bool) -> 
             "standard input cannot be learned, since learning could not go on after a stop; "
             "save it to a file, and learn that"
         )
-    sha256 = _content_hash(path)
+    sha256, n_bytes = _content_hash(path)
     whole = known.get(sha256)
-    passes = 0 if whole is None else whole.times
-    done = 0 if whole is not None or force else _rows_before_more_were_added(path, known)
-    # A part counts for the present pass if it was learned once more often than the whole was.
-    while (part := known.get(_part_key(sha256, done))) is not None and part.times > passes:
-        done += part.rows
+    before = 0 if whole is not None or force else _rows_learned_of_its_beginning(path, n_bytes, known)
+    done = _parts_done(sha256, before, known, 0 if whole is None else whole.times)
     if whole is not None and not force and done == 0:
         raise AlreadyLearnedError(
             f"{path}: this was learned in generation {whole.generation} as {whole.name!r}; learning it again "
             "would count its rows twice: leave it out, or give --force"
         )
-    return Source(path, sha256, done, whole is not None)
-
-
-def without_missing_key(path: Path, reading: Reading) -> Reading:
-    """Return how to read a file that need not have the key which the model's first file had."""
-    if reading.key is None:
-        return reading
-    names = table_names(path)
-    return reading if names is None or reading.key in names else replace(reading, key=None)
+    return Source(path, sha256, n_bytes, done, whole is not None)
 
 
 def table_names(path: Path) -> tuple[str, ...] | None:
@@ -126,17 +125,25 @@ def table_names(path: Path) -> tuple[str, ...] | None:
     return None
 
 
-def chunks_for(path: Path, model: "DBULL | None", reading: Reading) -> "Iterator[Chunk]":
+def chunks_for(
+    path: Path,
+    model: "DBULL | None",
+    reading: Reading,
+    *,
+    key_optional: bool = False,
+    max_bytes: int | None = None,
+) -> "Iterator[Chunk]":
     """Yield chunks with the columns of a model in its order, by name where both have names."""
     from dbull.data.readers import read_chunks
 
     names = None if model is None else getattr(model, "feature_names_in_", None)
+    settings = replace(reading.read_settings(None), key_optional=key_optional, max_bytes=max_bytes)
     if names is None:
-        chunks = read_chunks(path, reading.read_settings(reading.columns))
-    elif _has_names(path, reading):
-        chunks = _by_name(path, tuple(names), reading)
+        chunks = read_chunks(path, replace(settings, columns=reading.columns))
+    elif _has_names(path, settings):
+        chunks = _by_name(path, tuple(names), settings)
     else:
-        chunks = read_chunks(path, reading.read_settings(None))
+        chunks = read_chunks(path, settings)
     for chunk in chunks:
         expected = chunk.x.shape[1] if model is None else model.n_features_in_
         if chunk.x.shape[1] != expected:
@@ -145,17 +152,17 @@ def chunks_for(path: Path, model: "DBULL | None", reading: Reading) -> "Iterator
         yield _channels_last(chunk, path)
 
 
-def _by_name(path: Path, names: tuple[str, ...], reading: Reading) -> "Iterator[Chunk]":
+def _by_name(path: Path, names: tuple[str, ...], settings: "ReadSettings") -> "Iterator[Chunk]":
     """Yield chunks with columns of these names, some of which may be parts of a column of lists."""
     from dbull.data.readers import read_chunks
 
-    chunks = iter(read_chunks(path, reading.read_settings(names)))
+    chunks = iter(read_chunks(path, replace(settings, columns=names)))
     whole = tuple(dict.fromkeys(_PART_OF_LIST.sub("", name) for name in names))
     if whole != names:
         try:
             yield next(chunks)
         except DataError:
-            chunks = iter(read_chunks(path, reading.read_settings(whole)))
+            chunks = iter(read_chunks(path, replace(settings, columns=whole)))
     for chunk in chunks:
         if chunk.columns != names:
             found, wanted = ", ".join(chunk.columns[:20]), ", ".join(names[:20])
@@ -169,14 +176,14 @@ def column_names(chunk: "Chunk") -> tuple[str, ...] | None:
     return None if numbered else chunk.columns
 
 
-def _has_names(path: Path, reading: Reading) -> bool:
+def _has_names(path: Path, settings: "ReadSettings") -> bool:
     """Look at the first row only, to tell a table with names from one without."""
     from dbull.data.readers import read_chunks
 
     if str(path) == "-":  # a stream cannot be looked at twice
         return True
     try:
-        chunks = read_chunks(path, replace(reading.read_settings(None), chunk_rows=1))
+        chunks = read_chunks(path, replace(settings, chunk_rows=1))
         return column_names(next(iter(chunks))) is not None
     except DataError:  # most often text in a column that the model does not want; reading will tell
         return True
@@ -191,40 +198,48 @@ def _channels_last(chunk: "Chunk", path: Path) -> "Chunk":
     return replace(chunk, x=pixels.reshape(len(chunk.x), -1), sample_shape=(height, width, n_channels))
 
 
-def _rows_before_more_were_added(path: Path, known: Mapping[str, LearnedRecord]) -> int:
-    """Return how many rows a CSV file had when it was learned under this name, if it still begins with them.
+def _rows_learned_of_its_beginning(path: Path, n_bytes: int, known: Mapping[str, LearnedRecord]) -> int:
+    """Return how many rows of a CSV file were learned when it was shorter.
 
-    The content is what counts: the part up to that row must be, byte for byte, what was learned.
+    Its content decides: a part from the start must be, byte for byte, what was learned, whole or in part.
     """
-    sizes = {record.rows for record in known.values() if record.name == path.name}
-    if not sizes or not path.name.lower().endswith(".csv") or path.is_dir():
+    lengths = sorted({record.bytes for record in known.values() if 0 < record.bytes < n_bytes})
+    if not lengths or not path.name.lower().endswith(GROWING):
         return 0
-    digest, n_lines, found = hashlib.sha256(), 0, 0
-    lines = {rows + header for rows in sizes for header in (0, 1)}
-    with path.expanduser().open("rb") as handle:
-        for line in handle:
-            n_lines += 1
-            if n_lines in lines:
-                for end in (line, line.rstrip(b"\r\n")):  # the last line may have had no end then
-                    up_to_here = digest.copy()
-                    up_to_here.update(end)
-                    before = known.get(up_to_here.hexdigest())
-                    found = found if before is None else before.rows
-            if n_lines >= max(lines):
-                break
-            digest.update(line)
-    return found
+    digest, at, done = hashlib.sha256(), 0, 0
+    with path.expanduser().open("rb") as file:
+        for length in lengths:
+            while at < length and (block := file.read(min(length - at, HASH_BLOCK))):
+                digest.update(block)
+                at += len(block)
+            before = known.get(digest.hexdigest())
+            done = _parts_done(digest.hexdigest(), done if before is None else before.rows, known)
+    return done
 
 
-def _content_hash(path: Path) -> str:
+def _parts_done(sha256: str, first: int, known: Mapping[str, LearnedRecord], passes: int = 0) -> int:
+    """Return up to which row the arrivals of a content were learned, from a first row on."""
+    # A part counts for the present pass if it was learned once more often than the whole was.
+    while (part := known.get(_part_key(sha256, first))) is not None and part.times > passes:
+        first += part.rows
+    return first
+
+
+def _content_hash(path: Path) -> tuple[str, int]:
+    """Return the hash of a file or a folder, and of how many bytes; a file may be growing meanwhile."""
     path = path.expanduser()
     try:
         if not path.is_dir():
-            return hash_file(path)
+            digest, n_bytes = hashlib.sha256(), 0
+            with path.open("rb") as file:
+                while block := file.read(HASH_BLOCK):
+                    digest.update(block)
+                    n_bytes += len(block)
+            return digest.hexdigest(), n_bytes
         digest = hashlib.sha256()
-        for file in sorted(p for p in path.rglob("*") if p.is_file()):
-            digest.update(f"{file.relative_to(path).as_posix()}\0{hash_file(file)}\n".encode())
-        return digest.hexdigest()
+        for file_path in sorted(p for p in path.rglob("*") if p.is_file()):
+            digest.update(f"{file_path.relative_to(path).as_posix()}\0{hash_file(file_path)}\n".encode())
+        return digest.hexdigest(), 0
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
 

@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from dbull.cli.config import Config, Reading
-from dbull.cli.inputs import Piece, open_source, without_missing_key
+from dbull.cli.inputs import Piece, open_source
 from dbull.errors import DataError, SettingsError
 from dbull.store import ModelFolder
 from dbull.store.learned import LearnedRecord, add_learned
@@ -81,10 +81,8 @@ class Learner:
         """Learn a file, or what is left of it, and yield after each arrival once it is safe on disk."""
         known = self.folder.learned() if self.folder.latest() is not None else {}
         source = open_source(path, {**known, **self._tried}, self.force)
-        reading = self.reading
-        if self.model is not None and "key" not in self.config.reading:
-            reading = without_missing_key(path, reading)
-        for piece in source.pieces(self.model, reading):
+        key_optional = self.model is not None and "key" not in self.config.reading
+        for piece in source.pieces(self.model, self.reading, key_optional=key_optional):
             yield self._learn(piece, source.complete, tell)
             if self.dry_run:
                 self._tried = add_learned(self._tried, piece.learned, 0, again=True)

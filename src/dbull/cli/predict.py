@@ -50,7 +50,7 @@ def predict(
     """
     with exit_codes():
         from dbull.cli.config import Reading
-        from dbull.cli.inputs import chunks_for, without_missing_key
+        from dbull.cli.inputs import chunks_for
         from dbull.cli.learning import open_model, without_name_warnings
 
         suffix = None if out is None else out.suffix.lower()
@@ -59,15 +59,12 @@ def predict(
         if out is not None and any(out.exists() and path.exists() and out.samefile(path) for path in data):
             raise SettingsError(f"{out}: is one of the files to read; give the answers another name")
         learner, stored = open_model(model, generation)
+        reading = Reading(**{**stored, **({} if key is None else {"key": key})})
         known = {row["id"]: row for row in learner.clusters_}
         n_rows, started, last = 0, perf_counter(), perf_counter()
         with _writer(out) as write, without_name_warnings():
             for path in data:
-                if key is None:
-                    reading = without_missing_key(path, Reading(**stored))
-                else:
-                    reading = Reading(**{**stored, "key": key})
-                for chunk in chunks_for(path, learner, reading):
+                for chunk in chunks_for(path, learner, reading, key_optional=key is None):
                     write(_answers(learner, known, chunk, path if len(data) > 1 else None))
                     n_rows += len(chunk.x)
                     if not quiet and perf_counter() - last >= SECONDS_BETWEEN_LINES:
@@ -93,14 +90,14 @@ def preview(model: Model, data: Data, as_json: AsJson = False, quiet: Quiet = Fa
         import numpy as np
 
         from dbull.cli.config import Reading
-        from dbull.cli.inputs import chunks_for, without_missing_key
+        from dbull.cli.inputs import chunks_for
         from dbull.cli.learning import open_model, without_name_warnings
 
         learner, stored = open_model(model)
         found = []
         for path in data:
-            reading = without_missing_key(path, Reading(**stored))
-            rows = np.concatenate([chunk.x for chunk in chunks_for(path, learner, reading)])
+            chunks = chunks_for(path, learner, Reading(**stored), key_optional=True)
+            rows = np.concatenate([chunk.x for chunk in chunks])
             with without_name_warnings(), learning_progress(quiet) as teller:
                 if teller.tell is not None:
                     learner.callback = partial(teller.tell, path.name)

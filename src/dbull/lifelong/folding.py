@@ -224,9 +224,10 @@ def _newborns(state: LearnerState, mixture: CodeMixture, placed: _Placed) -> dic
         nearest = None
         if len(contact) and float(contact.max()) > 0:
             nearest = old[int(contact.argmax())]
-        elif bool(memory.established.any()):  # no contact: the one that would lose least by taking it in
-            gap = gaps[largest].masked_fill(~memory.established, -torch.inf)
-            nearest = int(placed.cluster_of[int(gap.argmax())])
+        elif bool(memory.established.any()):  # no contact: the one whose mean code is nearest
+            means = memory.total.sum_z / memory.total.counts[:, None]
+            apart = (means - means[largest]).square().sum(1).masked_fill(~memory.established, torch.inf)
+            nearest = int(placed.cluster_of[int(apart.argmin())])
         evidence = {
             "elbo_gain": gain if math.isfinite(gain) else None,  # nats better than without it
             "nearest": nearest,  # old cluster

@@ -24,7 +24,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from dbull.lifelong.bounds import bounds_of
 from dbull.lifelong.inference import CHUNK_ROWS, decode_codes, encode_rows
-from dbull.lifelong.learn import Progress, learn, novelty_of, pretrain
+from dbull.lifelong.learn import Progress, learn, pretrain
 from dbull.lifelong.ledger import Event
 from dbull.lifelong.state import LearnerState
 from dbull.methods.base import Capabilities, as_tensor, check_number, check_rows, drained, new_seed
@@ -43,7 +43,7 @@ class Preview:
 
     rows: dict[int, int]  # cluster -> rows of the data set
     events: tuple[Event, ...]  # the arrival, births and growths
-    novel_share: float  # rows that the clusters of the past find strange
+    novel_share: float | None  # rows that the clusters of the past find strange; None without networks
 
 
 class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, DensityMixin, BaseEstimator):
@@ -322,7 +322,7 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
         return Preview(
             {cluster: told.get(str(cluster), 0) for cluster in state.cluster_ids},
             events,
-            novelty_of(self.state_, self.state_.view.inputs(self.state_.view.values(rows))),
+            events[0].evidence["novel_share"],
         )
 
     @contextmanager

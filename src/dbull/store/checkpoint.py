@@ -12,7 +12,7 @@ from dbull.store.layout import check_name, is_sha256
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Checkpoint", "LearnedInput"]
+__all__ = ["Checkpoint", "LearnedInput", "with_bytes"]
 
 
 @dataclass(frozen=True)
@@ -22,10 +22,16 @@ class LearnedInput:
     sha256: str
     name: str = ""
     rows: int = 0
+    bytes: int = 0  # of the content, so that the same content is found again at the start of a longer one
 
     def __post_init__(self) -> None:
         if not is_sha256(self.sha256):
             raise SettingsError(f"sha256 must be 64 hexadecimal digits, got {self.sha256!r:.80}")
+
+
+def with_bytes(record: object) -> object:
+    """Return the record of an input as it is written now; the first models did not count bytes."""
+    return {"bytes": 0, **record} if isinstance(record, dict) else record
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dbull.errors import AlreadyLearnedError
 from dbull.lifelong.records import check_fields, fail, text, whole
-from dbull.store.checkpoint import LearnedInput
+from dbull.store.checkpoint import LearnedInput, with_bytes
 from dbull.store.documents import dump_document, parse_document
 from dbull.store.layout import DOCUMENT_BYTES, LEARNED, read_bounded
 
@@ -28,6 +28,7 @@ class LearnedRecord:
     name: str
     rows: int
     times: int
+    bytes: int = 0
 
 
 def add_learned(
@@ -44,7 +45,7 @@ def add_learned(
                 "learning it again would count its rows twice: leave it out, or force it"
             )
         times = 1 if before is None else before.times + 1
-        result[one.sha256] = LearnedRecord(generation, one.name, one.rows, times)
+        result[one.sha256] = LearnedRecord(generation, one.name, one.rows, times, one.bytes)
     return result
 
 
@@ -59,8 +60,8 @@ def read_learned(folder: Path) -> dict[str, LearnedRecord]:
     value = parse_document(read_bounded(path, DOCUMENT_BYTES), str(path))
     if not isinstance(value, dict):
         fail(str(path), f"expected an object, got {type(value).__name__}")
-    readers = {"generation": whole, "name": text, "rows": whole, "times": whole}
+    readers = {"generation": whole, "name": text, "rows": whole, "times": whole, "bytes": whole}
     return {
-        sha256: LearnedRecord(**check_fields(part, f"{path}.{sha256}", readers))
+        sha256: LearnedRecord(**check_fields(with_bytes(part), f"{path}.{sha256}", readers))
         for sha256, part in value.items()
     }

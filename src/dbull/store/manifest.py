@@ -12,7 +12,7 @@ from typing import Any
 
 from dbull.errors import ModelFileError, SettingsError
 from dbull.lifelong.records import Reader, check_fields, fail, list_of, text, whole
-from dbull.store.checkpoint import LearnedInput
+from dbull.store.checkpoint import LearnedInput, with_bytes
 from dbull.store.documents import dump_document, parse_document
 from dbull.store.layout import (
     EVENTS,
@@ -189,7 +189,8 @@ def _parent(value: object, where: str) -> dict[str, Any]:
 
 
 def _learned(value: object, where: str) -> LearnedInput:
-    return LearnedInput(**check_fields(value, where, {"sha256": _sha256, "name": text, "rows": whole}))
+    readers = {"sha256": _sha256, "name": text, "rows": whole, "bytes": whole}
+    return LearnedInput(**check_fields(with_bytes(value), where, readers))
 
 
 def _versions(value: object, where: str) -> dict[str, str]:

@@ -93,7 +93,7 @@ def _chunk(batch: Any, first_row: int, settings: ReadSettings, selection: Select
         parts.append(values)
         names += value_names
     keys = None
-    if settings.key is not None:
+    if settings.key is not None and selection.key_position is not None:
         keys = np.array(batch.column(settings.key).to_pylist())
     expanded = Selection(selection.positions, tuple(names), selection.key_position, selection.unused)
     return make_chunk(np.concatenate(parts, axis=1), keys, first_row, expanded, where)

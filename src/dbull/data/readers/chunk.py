@@ -22,6 +22,8 @@ class ReadSettings:
         Columns without names are called "0", "1", ...
     key : str, optional
         Column that names the rows; it is returned beside the values, not among them.
+    key_optional : bool
+        Whether a file may lack the key, and is then read without.
     chunk_rows : int
         Rows per chunk; memory is bounded by it, not by the file.
     header : bool, optional
@@ -32,15 +34,19 @@ class ReadSettings:
         Size to which images are brought. Default: as they are, all of one size.
     grey : bool
         Whether images are read as grey values instead of red, green and blue.
+    max_bytes : int, optional
+        Where a CSV file ends as far as this reader is concerned; it may be growing.
     """
 
     columns: tuple[str, ...] | None = None
     key: str | None = None
+    key_optional: bool = False
     chunk_rows: int = 10_000
     header: bool | None = None
     array: str | None = None
     image_size: tuple[int, int] | None = None
     grey: bool = False
+    max_bytes: int | None = None
 
     def __post_init__(self) -> None:
         if self.chunk_rows < 1:
@@ -94,10 +100,11 @@ def select_columns(names: Sequence[str], settings: ReadSettings, where: str) -> 
         raise DataError(
             f"{where}: column names must differ; {', '.join(map(repr, repeated))} occurs more than once"
         )
+    key = None if settings.key_optional and settings.key not in position else settings.key
     wanted = settings.columns
     if wanted is None:
-        wanted = tuple(name for name in names if name != settings.key)
-    asked = dict.fromkeys((*wanted, *([settings.key] if settings.key is not None else [])))
+        wanted = tuple(name for name in names if name != key)
+    asked = dict.fromkeys((*wanted, *([key] if key is not None else [])))
     missing = [name for name in asked if name not in position]
     if missing:
         has = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
@@ -110,7 +117,7 @@ def select_columns(names: Sequence[str], settings: ReadSettings, where: str) -> 
     return Selection(
         positions=tuple(position[name] for name in wanted),
         names=tuple(wanted),
-        key_position=position[settings.key] if settings.key is not None else None,
+        key_position=position[key] if key is not None else None,
         unused=tuple(name for name in names if name not in asked),
     )
 

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import Any, BinaryIO, TextIO
 
 import numpy as np
 
@@ -22,8 +22,26 @@ _MAX_BLOCK = 2**31 - 1  # pyarrow holds the size in 32 bits
 
 def read_csv(path: Path, settings: ReadSettings) -> Iterator[Chunk]:
     """Yield the rows of a .csv or .csv.gz file."""
-    with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
+    with path.open("rb") as file:
+        raw = file if settings.max_bytes is None else io.BufferedReader(_Beginning(file, settings.max_bytes))
+        stream = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
         yield from read_csv_stream(stream, settings, str(path))
+
+
+class _Beginning(io.RawIOBase):
+    """The first bytes of a file, which may go on."""
+
+    def __init__(self, file: BinaryIO, n_bytes: int):
+        self._file, self._left = file, n_bytes
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._file.read(min(len(buffer), self._left))
+        self._left -= len(data)
+        buffer[: len(data)] = data
+        return len(data)
 
 
 def read_csv_stream(stream: BinaryIO | gzip.GzipFile, settings: ReadSettings, where: str) -> Iterator[Chunk]:
@@ -48,7 +66,7 @@ def _chunks(text: TextIO, settings: ReadSettings, where: str) -> Iterator[Chunk]
     if not first_line:
         raise DataError(f"{where}: the file is empty")
     first = next(csv.reader([first_line]))
-    has_header = settings.header if settings.header is not None else not all(map(_is_number, first))
+    has_header = settings.header if settings.header is not None else _is_header(first, where)
     names = [name.strip() for name in first] if has_header else [str(i) for i in range(len(first))]
     selection = select_columns(names, settings, where)
     lines = iter(text) if has_header else chain([first_line], text)
@@ -145,6 +163,19 @@ def _locate_text(rows: list[list[str]], selection: Selection, first_row: int, wh
                     f"{where}: row {first_row + number + 1}, column '{name}': {what}; "
                     "leave the column out, make it the key, or mend the file"
                 )
+
+
+def _is_header(first: list[str], where: str) -> bool:
+    """Tell names from numbers; refuse what could be a row with a hole in it."""
+    numbers = [_is_number(cell) for cell in first]
+    if not all(numbers) and any(
+        n and not cell.strip().isdigit() for n, cell in zip(numbers, first, strict=True)
+    ):
+        raise DataError(
+            f"{where}: the first line has both numbers and other things ({','.join(first)[:60]}): names of "
+            "columns, or a row? Say header=true or header=false (on the command line: --set header=false)"
+        )
+    return not all(numbers)
 
 
 def _is_number(cell: str) -> bool:

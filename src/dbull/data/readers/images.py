@@ -27,7 +27,7 @@ def read_images(folder: Path, settings: ReadSettings) -> Iterator[Chunk]:
             f"{folder}: no images in this folder; known are {', '.join(SUFFIXES)}. "
             "Tables in a folder are learned by naming them one by one, or by watching the folder"
         )
-    if settings.columns is not None or settings.key is not None:
+    if settings.columns is not None or (settings.key is not None and not settings.key_optional):
         raise DataError(
             f"{folder}: a folder of images has no columns to choose; its key is the path of the image"
         )
