@@ -137,3 +137,9 @@ def test_starts_from_a_mixture_of_the_codes():
     codes = model.transform(X)
     for k in range(2):
         np.testing.assert_allclose(model.means_[k], codes[model.labels_ == k].mean(0), atol=0.1 * codes.std())
+
+
+def test_fewer_kinds_of_rows_than_clusters():
+    copies = np.repeat(np.eye(3, 6, dtype=np.float32), 20, axis=0)
+    model = VaDE(5, epochs=1, joint_epochs=1, hidden_dims=(8,), latent_dim=2, random_state=0).fit(copies)
+    assert np.isfinite(model.predict_proba(copies)).all()

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn import config_context
+from sklearn.cluster import KMeans
 from sklearn.mixture import GaussianMixture
 from torch import Tensor, nn
 
@@ -104,8 +105,8 @@ class VaDE(AutoencoderMethod):
     ----------
     n_clusters : int, default=8
         Number of clusters.
-    n_init : int, default=5
-        Starts of the Gaussian mixture on the codes.
+    n_init : int, default=20
+        Starts of k-means on the codes, from whose clusters the Gaussian mixture begins.
     joint_epochs : "auto" or int, default="auto"
         Epochs of networks and mixture together; "auto": as many as before.
     joint_learning_rate : "auto" or float, default="auto"
@@ -135,7 +136,7 @@ class VaDE(AutoencoderMethod):
         self,
         n_clusters: int = 8,
         *,
-        n_init: int = 5,
+        n_init: int = 20,
         kind: str = "auto",
         image_shape: tuple[int, ...] | None = None,
         latent_dim: str | int = "auto",
@@ -196,18 +197,29 @@ class VaDE(AutoencoderMethod):
         yield clock.done(self.n_clusters_)
 
     def _start(self, codes: Tensor, seed: int) -> DiagonalMixture:
-        """Fit a mixture to the codes by expectation-maximisation."""
+        """Fit a mixture to the codes by expectation-maximisation from the best of several runs of k-means.
+
+        The best of several mixtures by their likelihood is sometimes worse: likelihoods of good and poor
+        clusterings differ by a hundredth of a nat.
+        """
         least = LEAST_VAR * float(codes.var(0, correction=0).mean()) + np.finfo(np.float32).tiny
+        rows, random = codes.numpy(), seed % 2**32
+        kmeans = KMeans(self.n_clusters, n_init=self.n_init, random_state=random).fit(rows)
+        # Of copies there may be fewer kinds than clusters; a cluster without rows gets the spread of all.
+        members = [rows[kmeans.labels_ == k] for k in range(self.n_clusters)]
+        sizes = np.array([max(1, len(some)) for some in members])
         found = GaussianMixture(
             self.n_clusters,
             covariance_type="diag",
             reg_covar=least,
-            n_init=self.n_init,
-            random_state=seed % 2**32,
+            weights_init=sizes / sizes.sum(),
+            means_init=kmeans.cluster_centers_,
+            precisions_init=[1 / ((some if len(some) else rows).var(0) + least) for some in members],
+            random_state=random,
         )
         # With the dispatch on it refuses to start from k-means; codes are numpy arrays in any case.
         with config_context(array_api_dispatch=False):
-            found.fit(codes.numpy())
+            found.fit(rows)
         return DiagonalMixture(found.weights_, found.means_, found.covariances_)
 
     def _together(
