@@ -140,10 +140,14 @@ def prepare(
     seed: int,
     hidden_dims: tuple[int, ...] | None = None,
     learned: tuple[InputView, VAE] | None = None,
+    *,
+    batch_rows: int | None = None,
+    augmented: bool = True,
 ) -> Bench:
     """Check the shared parameters of a model and resolve "auto" for a data set.
 
-    `hidden_dims` are a method's own defaults; `learned` is what earlier data sets left, else all is made new.
+    `hidden_dims`, `batch_rows` and `augmented` are a method's own defaults; `learned` is what earlier data
+    sets left, else all is made new.
     """
     check_shared(model)
     n_rows, n_columns = rows.shape
@@ -169,17 +173,18 @@ def prepare(
             replace(recipe, hidden_dims=widths),
             seed,
         )
-    batch_rows = model.batch_size
-    if batch_rows == "auto":
-        batch_rows = min(recipe.batch_rows, max(LEAST_BATCH, n_rows // N_BATCHES))
+    if model.batch_size != "auto":
+        batch_rows = int(model.batch_size)
+    else:
+        batch_rows = min(batch_rows or recipe.batch_rows, max(LEAST_BATCH, n_rows // N_BATCHES))
     n_epochs = model.epochs
     if n_epochs == "auto":
-        n_epochs = epochs_for(n_rows, int(batch_rows), *recipe.epoch_range)
+        n_epochs = epochs_for(n_rows, batch_rows, *recipe.epoch_range)
     rate = model.learning_rate
     if rate == "auto":
         width = max((*vae.shape.hidden_dims, vae.shape.latent_dim))
         rate = recipe.learning_rate * min(MOST_RATE, max(1.0, math.sqrt(WIDE / width)))
-    if image_shape is None and n_columns <= NARROW:
+    if not augmented or (image_shape is None and n_columns <= NARROW):
         recipe = replace(recipe, augment=False)
     values = view.values(rows)
     trainer = Trainer(
@@ -190,7 +195,7 @@ def prepare(
         graph=None,
         neighbourhood_weight=0.0,
         consistency_weight=0.0,
-        batch_rows=int(batch_rows),
+        batch_rows=batch_rows,
         generator=torch.Generator().manual_seed(seed),
     )
     n_stacked = max(1, int(n_epochs) // 4) if model.pretraining == "stacked" else 0

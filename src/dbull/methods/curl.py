@@ -22,11 +22,18 @@ from dbull.methods.base import Capabilities, as_tensor, check_number, check_rows
 from dbull.methods.curl_network import CurlNetwork
 from dbull.nets.adam import Adam
 from dbull.nets.augment import Augmentation
+from dbull.nets.inputs import InputView
+from dbull.nets.vae import VAE
 
 __all__ = ["CURL", "PoorRows"]
 
 HIDDEN_DIMS = (500, 500)  # as in the original's experiments on shuffled data
 EXPANSION_PASSES = 10  # over the buffer, for the heads of a new component
+BATCH_ROWS = 100  # from scratch, as in the original
+SCRATCH_RATE = 0.5  # of the usual learning rate: 1e-3 for layers of 500, as in the original
+# Components that a row's bound looks at while they are added. A new one begins as a copy, and copies share
+# every row evenly for thousands of steps, since that costs no bound; each row then runs through all of them.
+MOST_COMPONENTS = 4
 
 
 @dataclass
@@ -91,9 +98,10 @@ class CURL(AutoencoderMethod):
     kind, image_shape, latent_dim, hidden_dims, likelihood, front_end, augment, pretraining, epochs
         Of the autoencoder, as in `DBULL`; `front_end` is off unless asked for. Hidden layers have 500 units
         each, but are not wider than 16 times the number of columns unless asked for. The autoencoder is
-        trained on the first data set only; with components that are added it is not, unless `epochs` is set.
+        trained on the first data set only; with components that are added it is not, unless `epochs` is set,
+        and images are then not changed at random unless asked for.
     batch_size, learning_rate, random_state, device, callback
-        As in `DBULL`.
+        As in `DBULL`; from scratch batches have 100 rows and the rate is half as high.
 
     Attributes
     ----------
@@ -177,7 +185,7 @@ class CURL(AutoencoderMethod):
         seed = int(np.random.SeedSequence([self._seed, self.n_data_sets_]).generate_state(1)[0])
         # Work on copies: a failure leaves everything as it was.
         past, network, poor = self._network, copy.deepcopy(self._network), copy.deepcopy(self._poor)
-        bench = prepare(self, rows, seed, HIDDEN_DIMS, (self._view, network.vae))
+        bench = self._prepare(rows, seed, (self._view, network.vae))
         n_epochs = self._n_joint(bench)
         self._follow(self._epochs(bench, network, poor, past, n_epochs, Clock(n_epochs)))
         self._publish(bench, network, poor)
@@ -194,14 +202,28 @@ class CURL(AutoencoderMethod):
             check_number("threshold", self.threshold, above=-math.inf, also="or 'auto'")
         return 1 if self.n_clusters is None else self.n_clusters
 
+    @property
+    def _from_scratch(self) -> bool:
+        """Whether components are added while the networks learn, as in the original."""
+        return self.n_clusters is None and self.epochs == "auto"
+
+    def _prepare(self, rows: Tensor, seed: int, learned: tuple[InputView, VAE] | None = None) -> Bench:
+        if not self._from_scratch:
+            return prepare(self, rows, seed, HIDDEN_DIMS, learned)
+        # Components part slowly: steps count, not rows. Shifts and turns would become components.
+        bench = prepare(self, rows, seed, HIDDEN_DIMS, learned, batch_rows=BATCH_ROWS, augmented=False)
+        if self.learning_rate == "auto":
+            bench = replace(bench, learning_rate=SCRATCH_RATE * bench.learning_rate)
+        return bench
+
     def _n_joint(self, bench: Bench) -> int:
         return bench.n_epochs if self.joint_epochs == "auto" else int(self.joint_epochs)
 
     def _learn(self, rows: Tensor, seed: int) -> Iterator[Progress]:
         self._seed, self.n_data_sets_ = seed, 0
-        bench = prepare(self, rows, seed, HIDDEN_DIMS)
+        bench = self._prepare(rows, seed)
         n_epochs = self._n_joint(bench)
-        if self.n_clusters is None and self.epochs == "auto":
+        if self._from_scratch:
             # After it nothing would be explained poorly, and one component would be all.
             bench = replace(bench, n_epochs=0)
         clock = Clock(bench.n_epochs + n_epochs)
@@ -262,7 +284,11 @@ class CURL(AutoencoderMethod):
 
     def _bounds(self, bench: Bench, network: CurlNetwork, values: Tensor, inputs: Tensor) -> Tensor:
         noise = bench.noise(len(values), network.n_active, network.prior_means.shape[1])
-        return network.bounds(values, inputs, noise)
+        return network.bounds(values, inputs, noise, most=self._most)
+
+    @property
+    def _most(self) -> int | None:
+        return MOST_COMPONENTS if self.n_clusters is None else None
 
     def _expand(self, bench: Bench, network: CurlNetwork, values: Tensor, rate: float) -> None:
         """Make a component for poorly explained rows: its heads learn them, encoder and decoder stay."""

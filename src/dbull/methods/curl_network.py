@@ -20,7 +20,7 @@ from dbull.probability.gaussian import kl
 __all__ = ["LEAST_RESPONSIBILITY", "CurlNetwork"]
 
 # Components below it are left out of a row's sum. What is left, scaled to sum to 1, is itself a q(y | x), so
-# the bound stays a bound, and the decoder runs once or twice per row instead of once per component.
+# the bound stays a bound, and the decoder runs a few times per row instead of once per component.
 LEAST_RESPONSIBILITY = 1e-3
 
 
@@ -104,15 +104,24 @@ class CurlNetwork(nn.Module):
         return kl(posterior.mean, posterior.log_var, self.prior_means[:n], self.prior_log_vars[:n])
 
     def bounds(
-        self, values: Tensor, inputs: Tensor, noise: Tensor, least: float = LEAST_RESPONSIBILITY
+        self,
+        values: Tensor,
+        inputs: Tensor,
+        noise: Tensor,
+        least: float = LEAST_RESPONSIBILITY,
+        most: int | None = None,
     ) -> Tensor:
         """Return each row's evidence lower bound, (N,), with one draw of z per component; noise (N, n, D).
 
         sum_y q(y | x) [log p(x | z_y) - KL(q(z | x, y) || p(z | y))] - KL(q(y | x) || p(y))
+
+        Components with less than `least` of a row, and all but the `most` probable ones, are left out.
         """
         q = self.posterior(inputs)
+        log_share = q.log_q.detach()
+        nth = log_share.topk(min(most or self.n_active, self.n_active), dim=1).values
         # The most probable component always stays.
-        kept = (q.log_q >= q.log_q.detach().amax(1, keepdim=True)) | (q.log_q.detach().exp() >= least)
+        kept = (log_share >= nth[:, :1]) | ((log_share.exp() >= least) & (log_share >= nth[:, -1:]))
         log_q = torch.log_softmax(q.log_q.masked_fill(~kept, -torch.inf), dim=1)
         row, component = kept.nonzero(as_tuple=True)
         z = q.mean[row, component] + torch.exp(0.5 * q.log_var[row, component]) * noise[row, component]
