@@ -210,7 +210,7 @@ class CURL(AutoencoderMethod):
     def _prepare(self, rows: Tensor, seed: int, learned: tuple[InputView, VAE] | None = None) -> Bench:
         if not self._from_scratch:
             return prepare(self, rows, seed, HIDDEN_DIMS, learned)
-        # Components part slowly: steps count, not rows. Shifts and turns would become components.
+        # Components part slowly: steps count, not rows. Images stay as they are, as in the original.
         bench = prepare(self, rows, seed, HIDDEN_DIMS, learned, batch_rows=BATCH_ROWS, augmented=False)
         if self.learning_rate == "auto":
             bench = replace(bench, learning_rate=SCRATCH_RATE * bench.learning_rate)
