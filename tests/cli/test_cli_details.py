@@ -119,6 +119,44 @@ def test_added_rows_go_on_after_a_stop(place):
     assert learned(place / "model") == learned(straight) == [120, 100, 40, 40]
 
 
+@pytest.mark.parametrize("end", ["\n", "\n\n", "5\n"])
+def test_a_table_to_which_no_row_was_added_is_left_out(place, end):
+    log = place / "log.csv"
+    log.write_text((place / "tuesday.csv").read_text().rstrip("\n"))
+    run("learn", place / "model", log, "-q")
+    log.write_text(log.read_text() + end)
+    other = write(place / "other.csv", rows((0, 1), 10, seed=8))
+    assert "no rows were added" in run("learn", place / "model", log, other, "-q").stderr
+    run("learn", place / "model", log, "-q", code=3)
+    assert learned(place / "model") == [120, 100, 20]
+
+
+def test_an_older_copy_does_not_hide_what_was_learned_of_a_table(tmp_path):
+    lines = write(tmp_path / "new.csv", rows((0, 1), 60)).read_text().splitlines(keepends=True)
+    (tmp_path / "old.csv").write_text("".join(lines[:51]))
+    arrivals = Learner(tmp_path / "model", read_config(None, [], {"arrival_rows": 30})).learn(
+        tmp_path / "new.csv"
+    )
+    next(arrivals)
+    next(arrivals)
+    run("learn", tmp_path / "model", tmp_path / "old.csv", "-q")
+    run("learn", tmp_path / "model", tmp_path / "new.csv", "-q")
+    assert learned(tmp_path / "model") == [30, 30, 50, 60]
+
+
+def test_a_forced_pass_goes_on_after_a_stop(tmp_path):
+    table = write(tmp_path / "table.csv", rows((0, 1), 60))
+    run("learn", tmp_path / "model", table, "-q")
+    for _ in range(2):
+        config = read_config(None, [], {"arrival_rows": 30})
+        arrivals = Learner(tmp_path / "model", config, force=True).learn(table)
+        next(arrivals)
+        next(arrivals)
+        run("learn", tmp_path / "model", table, "--force", "-q")
+    assert learned(tmp_path / "model") == [120, 30, 30, 60, 30, 30, 60]
+    run("learn", tmp_path / "model", table, "-q", code=3)
+
+
 def test_a_file_without_the_key_of_the_first(tmp_path):
     values = rows((0, 1), 60)
     names = np.array([f"row-{i}" for i in range(len(values))])
@@ -171,6 +209,12 @@ def test_watch_once_waits_for_files_to_settle_if_asked_to(place):
 def test_a_first_line_that_may_be_a_row_with_a_hole_is_refused(place):
     (place / "hole.csv").write_text("1.5,,3.0\n1,2,3\n4,5,6\n")
     assert "--set header=false" in run("learn", place / "new", place / "hole.csv", code=3).stderr
+    (place / "spectra.csv").write_text("name,400.5,401.0\na,2,3\nb,5,6\nc,2,4\n")
+    run("learn", place / "new-too", place / "spectra.csv", "--key", "name", "-q")
+    assert len(run("predict", place / "new-too", place / "spectra.csv", "-q").stdout.splitlines()) == 4
+    assert 'key = "name"' in run("init", "--from", place / "spectra.csv").stdout
+    (place / "words.csv").write_text("a,inf,b\n1,2,3\n4,5,6\n")
+    run("learn", place / "new-three", place / "words.csv", "-q")
     (place / "numbered.csv").write_text("id,0,1\n1,2,3\n4,5,6\n")
     run("learn", place / "new", place / "numbered.csv", "--key", "id", "-q")
 
@@ -227,16 +271,17 @@ def test_an_array_is_named_as_the_command_line_has_it(place):
 def test_a_model_that_cannot_be_written_is_refused_before_learning(place):
     (place / "model").chmod(0o500)
     try:
-        assert "make it writable" in run("learn", place / "model", place / "tuesday.csv", code=1).stderr
+        assert "make it so" in run("learn", place / "model", place / "tuesday.csv", code=1).stderr
     finally:
         (place / "model").chmod(0o700)
 
 
 def test_a_folder_without_permission_is_found_early(place, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, mode, **_: mode != os.W_OK | os.X_OK)
-    assert "make it writable" in run("learn", place / "model", place / "nothing.csv", code=1).stderr
-    assert "make it writable" in run("learn", place / "new" / "deep", place / "nothing.csv", code=1).stderr
-    assert "make it writable" in run("rename", place / "model", 0, "x", code=1).stderr
+    assert "make it so" in run("learn", place / "model", place / "nothing.csv", code=1).stderr
+    assert "make it so" in run("learn", place / "new" / "deep", place / "nothing.csv", code=1).stderr
+    assert "make it so" in run("rename", place / "model", 0, "x", code=1).stderr
+    run("rename", place / "no-model", 0, "x", code=4)
     run("clusters", place / "model")
 
 
@@ -264,6 +309,24 @@ def test_a_reader_that_has_enough(place):
         process.stdout.close()
         assert process.stderr.read() == ""
     assert process.returncode == 0
+
+
+def test_nobody_reads_the_lines_and_all_is_learned(place):
+    other = write(place / "other.csv", rows((0, 3), 40, seed=3))
+    command = [sys.executable, "-m", "dbull.cli", "learn", str(place / "model"), str(place / "tuesday.csv")]
+    with subprocess.Popen([*command, str(other), "-q"], stdout=subprocess.PIPE) as process:
+        process.stdout.close()
+    assert process.returncode == 0
+    assert learned(place / "model") == [120, 100, 80]
+
+
+def test_standard_output_that_is_closed(place):
+    for command in (["clusters"], ["rename", "0", "zeros"]):
+        words = [sys.executable, "-m", "dbull.cli", command[0], str(place / "model"), *command[1:]]
+        ended = subprocess.run(
+            ["sh", "-c", '"$@" >&-', "sh", *words], stderr=subprocess.PIPE, text=True, check=False
+        )
+        assert (ended.returncode, ended.stderr) == (0, "")
 
 
 def test_a_disk_that_fills_up_is_not_the_fault_of_the_command(place, monkeypatch):

@@ -140,6 +140,6 @@ def test_starts_from_a_mixture_of_the_codes():
 
 
 def test_fewer_kinds_of_rows_than_clusters():
-    copies = np.repeat(np.eye(3, 6, dtype=np.float32), 20, axis=0)
-    model = VaDE(5, epochs=1, joint_epochs=1, hidden_dims=(8,), latent_dim=2, random_state=0).fit(copies)
-    assert np.isfinite(model.predict_proba(copies)).all()
+    for copies in (np.repeat(np.eye(3, 6), 20, axis=0), np.ones((20, 12)), np.full((20, 12), 3.0)):
+        model = VaDE(5, epochs=1, joint_epochs=1, hidden_dims=(8,), latent_dim=2, random_state=0).fit(copies)
+        assert np.isfinite(model.predict_proba(copies)).all()

@@ -129,8 +129,8 @@ def _change(path: Path, change: "Callable[[DBULL], object]", note: str) -> None:
         from dbull.store import ModelFolder
 
         folder = ModelFolder(path)
-        folder.check_writable()
         loaded = folder.load()
+        folder.check_writable()
         learner = load_generation(folder, loaded)
         change(learner)
         reading = loaded.checkpoint.settings.get("reading", {})

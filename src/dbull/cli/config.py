@@ -51,10 +51,6 @@ class Reading:
             value = getattr(self, name)
             if value is not None and not isinstance(value, str):
                 raise SettingsError(f"{name} must be a text, got {value!r:.60}")
-        if self.key is not None and self.key in (self.columns or ()):
-            raise SettingsError(
-                f"key: the column {self.key!r} names rows and is not learned; take it out of columns"
-            )
         if not isinstance(self.arrival_rows, int) or self.arrival_rows < 2:
             raise SettingsError(
                 f"arrival_rows must be a whole number of at least 2, got {self.arrival_rows!r:.60}"
@@ -124,6 +120,10 @@ def read_config(path: Path | None, assignments: Sequence[str], flags: Mapping[st
         if isinstance(asked.get(name), list):
             asked[name] = tuple(asked[name])
     reading = {name: asked.pop(name) for name in tuple(asked) if name not in parameter_names()}
+    if reading.get("key") is not None and reading["key"] in (reading.get("columns") or ()):
+        raise SettingsError(
+            f"key: the column {reading['key']!r} names rows and is not learned; take it out of columns"
+        )
     return Config(asked, reading)
 
 
@@ -156,7 +156,7 @@ def _from_environment(known: Sequence[str]) -> dict[str, Any]:
     for variable, value in os.environ.items():
         if variable.startswith(PREFIX) and variable not in names:
             # Other tools may have variables of this prefix; what is nearly a setting was meant to be one.
-            meant = get_close_matches(variable, names, n=1, cutoff=0.85)
+            meant = get_close_matches(variable, names, n=1, cutoff=0.92)
             if meant:
                 raise SettingsError(
                     f"{variable} in the environment: there is no such setting; did you mean {meant[0]}?"

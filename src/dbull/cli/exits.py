@@ -1,7 +1,6 @@
 """Exit codes, and the one place where an error becomes one of them."""
 
 import errno
-import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from types import FrameType
 
 import typer
 
+from dbull.cli.output import drop_output, printable, reader_is_gone
 from dbull.errors import (
     DataError,
     DbullError,
@@ -88,24 +88,21 @@ def _whole_output() -> Iterator[None]:
     """Notice here, not while Python ends, that standard output cannot take what was printed."""
     try:
         yield
-        sys.stdout.flush()
-    except BrokenPipeError:  # whoever read it has enough
-        _drop_output()
+        if sys.stdout is not None:  # closed before we began
+            sys.stdout.flush()
+    except BrokenPipeError:
+        if not reader_is_gone(sys.stdout):
+            raise
+        drop_output()  # whoever read it has enough
         raise typer.Exit(ExitCode.DONE) from None
     except OSError as error:
         # Files have names, and whoever writes a model or a table makes an error of ours of it.
         if isinstance(error, DbullError) or error.filename is not None or error.errno not in _FULL:
             raise
-        _drop_output()
+        drop_output()
         raise OutputError(
             f"standard output: cannot be written ({error.strerror}); what a model has learned stays learned"
         ) from error
-
-
-def _drop_output() -> None:
-    """Let Python's own flush at the end succeed."""
-    with open(os.devnull, "w") as nowhere:
-        os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def _code_of(error: DbullError) -> ExitCode:
@@ -121,4 +118,4 @@ def _code_of(error: DbullError) -> ExitCode:
 
 
 def _say(text: str) -> None:
-    print(text, file=sys.stderr)
+    print(printable(text), file=sys.stderr)

@@ -48,7 +48,12 @@ class Source:
     sha256: str
     n_bytes: int
     n_done: int  # rows learned in an earlier run that was interrupted, or before more were added
-    complete: bool  # all of it was learned before
+    n_passes: int  # how often all of it was learned before
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of it was learned before."""
+        return self.n_passes > 0
 
     def pieces(
         self, model: "DBULL | None", reading: Reading, *, key_optional: bool = False
@@ -70,6 +75,8 @@ class Source:
                 yield self._piece(rows[:size], chunk, first, last=False)
                 first += size
         rest = np.concatenate(held) if held else np.zeros((0, 0))
+        if total == self.n_done and not self.complete:
+            raise AlreadyLearnedError(f"{self.path}: no rows were added since it was learned")
         if len(rest) == 0 or chunk is None:
             raise DataError(
                 f"{self.path}: has {total} rows, {self.n_done} of which were learned: it has changed"
@@ -81,7 +88,8 @@ class Source:
         label = self.path.name if whole else f"{self.path.name} rows {first + 1}-{first + len(rows)}"
         learned: tuple[LearnedInput, ...] = ()
         if not whole:
-            learned = (LearnedInput(_part_key(self.sha256, first), label, len(rows), self.n_bytes),)
+            part = _part_key(self.sha256, first, self.n_passes)
+            learned = (LearnedInput(part, label, len(rows), self.n_bytes),)
         if last:
             everything = LearnedInput(self.sha256, self.path.name, first + len(rows), self.n_bytes)
             learned = (*learned, everything)
@@ -97,14 +105,15 @@ def open_source(path: Path, known: Mapping[str, LearnedRecord], force: bool) -> 
         )
     sha256, n_bytes = _content_hash(path)
     whole = known.get(sha256)
+    n_passes = 0 if whole is None else whole.times
     before = 0 if whole is not None or force else _rows_learned_of_its_beginning(path, n_bytes, known)
-    done = _parts_done(sha256, before, known, 0 if whole is None else whole.times)
+    done = max(_parts_done(sha256, first, known, n_passes) for first in (0, before))
     if whole is not None and not force and done == 0:
         raise AlreadyLearnedError(
             f"{path}: this was learned in generation {whole.generation} as {whole.name!r}; learning it again "
             "would count its rows twice: leave it out, or give --force"
         )
-    return Source(path, sha256, n_bytes, done, whole is not None)
+    return Source(path, sha256, n_bytes, done, n_passes)
 
 
 def table_names(path: Path) -> tuple[str, ...] | None:
@@ -207,20 +216,24 @@ def _rows_learned_of_its_beginning(path: Path, n_bytes: int, known: Mapping[str,
     if not lengths or not path.name.lower().endswith(GROWING):
         return 0
     digest, at, done = hashlib.sha256(), 0, 0
-    with path.expanduser().open("rb") as file:
-        for length in lengths:
-            while at < length and (block := file.read(min(length - at, HASH_BLOCK))):
-                digest.update(block)
-                at += len(block)
-            before = known.get(digest.hexdigest())
-            done = _parts_done(digest.hexdigest(), done if before is None else before.rows, known)
+    try:
+        with path.expanduser().open("rb") as file:
+            for length in lengths:
+                while at < length and (block := file.read(min(length - at, HASH_BLOCK))):
+                    digest.update(block)
+                    at += len(block)
+                sha256 = digest.hexdigest()
+                whole = known.get(sha256)
+                starts = (0, done, 0 if whole is None else whole.rows)
+                done = max(_parts_done(sha256, first, known) for first in starts)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
     return done
 
 
-def _parts_done(sha256: str, first: int, known: Mapping[str, LearnedRecord], passes: int = 0) -> int:
-    """Return up to which row the arrivals of a content were learned, from a first row on."""
-    # A part counts for the present pass if it was learned once more often than the whole was.
-    while (part := known.get(_part_key(sha256, first))) is not None and part.times > passes:
+def _parts_done(sha256: str, first: int, known: Mapping[str, LearnedRecord], n_passes: int = 0) -> int:
+    """Return up to which row the arrivals of a content were learned in this pass, from a first row on."""
+    while (part := known.get(_part_key(sha256, first, n_passes))) is not None:
         first += part.rows
     return first
 
@@ -244,5 +257,7 @@ def _content_hash(path: Path) -> tuple[str, int]:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
 
 
-def _part_key(sha256: str, first_row: int) -> str:
-    return hashlib.sha256(f"{sha256}:{first_row}".encode()).hexdigest()
+def _part_key(sha256: str, first_row: int, n_passes: int) -> str:
+    """Name an arrival of a content; in a pass after the first, which was forced, by another name."""
+    again = f":{n_passes}" if n_passes else ""
+    return hashlib.sha256(f"{sha256}:{first_row}{again}".encode()).hexdigest()

@@ -11,7 +11,7 @@ import typer
 
 from dbull.cli.exits import ExitCode, exit_codes
 from dbull.cli.options import ArrivalRows, Assignments, Columns, ConfigFile, Data, Key, Model, Quiet
-from dbull.cli.output import printable, show_json
+from dbull.cli.output import drop_output, printable, reader_is_gone, show_json
 from dbull.cli.progress import learning_progress
 from dbull.errors import AlreadyLearnedError, DataError, SettingsError, check_known
 
@@ -79,7 +79,7 @@ def learn(
         if len(refused) == len(data):
             raise refused[0]
         for reason in refused:  # the same command again after an interruption goes on with the others
-            print(f"left out: {reason}", file=sys.stderr, flush=True)
+            print(printable(f"left out: {reason}"), file=sys.stderr, flush=True)
         if fail_on is not None and born:
             raise typer.Exit(ExitCode.CONDITION_MET)
 
@@ -142,7 +142,7 @@ def watch(
                     except DataError as error:
                         bad = True
                         teller.clear()
-                        print(f"left alone: {error}", file=sys.stderr, flush=True)
+                        print(printable(f"left alone: {error}"), file=sys.stderr, flush=True)
                 if once or (born and fail_on is not None):
                     break
                 time.sleep(interval)
@@ -174,11 +174,17 @@ def _learner(
 
 
 def _show(learned: "Learned", as_json: bool) -> None:
-    if as_json:
-        show_json(asdict(learned), line=True)
-    else:
-        typer.echo(printable(learned.line))
-    sys.stdout.flush()
+    try:
+        if as_json:
+            show_json(asdict(learned), line=True)
+        else:
+            typer.echo(printable(learned.line))
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        if not reader_is_gone(sys.stdout):
+            raise
+        drop_output()  # nobody reads the lines any more; the files are to be learned all the same
 
 
 def _arrived(folder: Path, settle: float, seen: dict[Path, tuple[int, int]]) -> Iterator[Path]:

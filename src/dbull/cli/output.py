@@ -1,6 +1,8 @@
 """Results on standard output: plain tables for people, JSON for programs."""
 
 import json
+import os
+import select
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,7 +10,7 @@ from typing import Any
 
 import typer
 
-__all__ = ["printable", "show_json", "show_table"]
+__all__ = ["drop_output", "printable", "reader_is_gone", "show_json", "show_table"]
 
 LEAST_TEXT = 12  # characters to which a text may be shortened on a narrow terminal
 
@@ -24,7 +26,7 @@ def show_table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> Non
     cells = [[_text(row.get(column)) for column in columns] for row in rows]
     numeric = [all(isinstance(row.get(c), int | float | None) for row in rows) for c in columns]
     widths = [max([len(c), *(len(line[i]) for line in cells)]) for i, c in enumerate(columns)]
-    if sys.stdout.isatty():
+    if sys.stdout is not None and sys.stdout.isatty():
         _narrow(widths, numeric, shutil.get_terminal_size().columns)
     for line in [list(columns), *cells]:
         parts = [
@@ -44,6 +46,22 @@ def _text(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     return printable(str(value))
+
+
+def reader_is_gone(stream: Any) -> bool:
+    """Tell whether a stream is a pipe that nobody reads any more."""
+    try:
+        poll = select.poll()
+        poll.register(stream.fileno(), 0)
+        return any(event & select.POLLERR for _, event in poll.poll(0))
+    except (AttributeError, OSError, ValueError):  # closed, no file, or a system without poll
+        return False
+
+
+def drop_output() -> None:
+    """Let standard output go nowhere from now on, so that Python's own flush at the end succeeds."""
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def printable(text: str) -> str:

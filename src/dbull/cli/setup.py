@@ -127,7 +127,7 @@ def _guess(data: Path) -> dict[str, Any]:
     except DataError:
         if first is None or key is not None:
             raise
-        key = first  # no numbers: most often what the row is called
+        key = first  # no numbers: most often what the row is called; then its column has a name, as all have
         chunk = next(read_chunks(data, ReadSettings(chunk_rows=1000, key=key)))
     if key is not None:
         guessed["key"] = key

@@ -81,6 +81,7 @@ class _Placed:
 
     cluster_of: Tensor  # (K,) ids; those of new clusters are the next to be given
     contact: Tensor  # (K, n_old) how much each newborn is mixed with each old cluster
+    copies: frozenset[int]  # newborns that an old cluster took because it finds them usual
 
 
 @dataclass(frozen=True)
@@ -119,10 +120,8 @@ def _place(state: LearnerState, mixture: CodeMixture, arrival: Arrival, s: Learn
     given = state.ledger.ids_given
     ids = torch.tensor([*old, *range(given, given + n_new)], dtype=torch.int64)
     contact = contact[node_of]
-    for k, cluster in copies.items():
-        contact[k] = 0.0
-        contact[k, place[cluster]] = 1.0
-    return _Placed(ids[numbers], contact)
+    contact[list(copies)] = 0.0  # of these the graph says nothing
+    return _Placed(ids[numbers], contact, frozenset(copies))
 
 
 def _familiar_copies(state: LearnerState, mixture: CodeMixture, arrival: Arrival) -> dict[int, int]:
@@ -222,7 +221,9 @@ def _newborns(state: LearnerState, mixture: CodeMixture, placed: _Placed) -> dic
         gain = float(-gaps[largest][others].max()) if bool(others.any()) else 0.0
         contact = placed.contact[largest]
         nearest = None
-        if len(contact) and float(contact.max()) > 0:
+        if largest in placed.copies:
+            nearest = cluster
+        elif len(contact) and float(contact.max()) > 0:
             nearest = old[int(contact.argmax())]
         elif bool(memory.established.any()):  # no contact: the one whose mean code is nearest
             means = memory.total.sum_z / memory.total.counts[:, None]
@@ -234,6 +235,8 @@ def _newborns(state: LearnerState, mixture: CodeMixture, placed: _Placed) -> dic
             "mixing": float(contact.max()) if len(contact) else 0.0,  # with the nearest; 1: as one
             "n_components": len(members),
         }
+        if largest in placed.copies:
+            evidence["copies"] = True  # usual rows, each many times; the graph cannot tell how mixed they are
         found[cluster] = _Newborn(cluster, float(counts[members].sum()), evidence)
     return found
 

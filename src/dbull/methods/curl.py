@@ -99,9 +99,9 @@ class CURL(AutoencoderMethod):
         Of the autoencoder, as in `DBULL`; `front_end` is off unless asked for. Hidden layers have 500 units
         each, but are not wider than 16 times the number of columns unless asked for. The autoencoder is
         trained on the first data set only; with components that are added it is not, unless `epochs` is set,
-        and images are then not changed at random unless asked for.
+        and rows are then not changed at random unless asked for.
     batch_size, learning_rate, random_state, device, callback
-        As in `DBULL`; from scratch batches have 100 rows and the rate is half as high.
+        As in `DBULL`; from scratch batches have at most 100 rows and the rate is half as high.
 
     Attributes
     ----------

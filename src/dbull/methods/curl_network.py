@@ -115,7 +115,8 @@ class CurlNetwork(nn.Module):
 
         sum_y q(y | x) [log p(x | z_y) - KL(q(z | x, y) || p(z | y))] - KL(q(y | x) || p(y))
 
-        Components with less than `least` of a row, and all but the `most` probable ones, are left out.
+        Components with less than `least` of a row, and all but the `most` probable ones, are left out; those
+        that are exactly as probable as the last of them stay.
         """
         q = self.posterior(inputs)
         log_share = q.log_q.detach()

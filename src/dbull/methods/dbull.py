@@ -87,7 +87,7 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
         Neighbours of a row in the graph.
     join : "auto" or float, default="auto"
         Components that share at least this part of their edges in the graph are one cluster; 0 keeps
-        each component a cluster.
+        each component a cluster, but for floods of copies that an old cluster finds usual.
     use_encoder_variance : bool, default=False
         Whether the statistics of the mixture count the variance of each code, or the means alone.
     concentration, max_evidence, max_clusters

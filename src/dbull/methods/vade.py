@@ -35,6 +35,7 @@ from dbull.probability.gaussian import expected_log_density, log_density
 
 __all__ = ["DiagonalMixture", "VaDE", "vade_terms"]
 
+LEAST_SHARE = 1e-12  # of the mean square of the codes, where they do not vary
 LEAST_VAR = 1e-6  # of a component at the start, as a share of the mean variance of the codes
 
 
@@ -203,6 +204,7 @@ class VaDE(AutoencoderMethod):
         clusterings differ by a hundredth of a nat.
         """
         least = LEAST_VAR * float(codes.var(0, correction=0).mean()) + np.finfo(np.float32).tiny
+        least = max(least, LEAST_SHARE * float(codes.square().mean()))
         rows, random = codes.numpy(), seed % 2**32
         kmeans = KMeans(self.n_clusters, n_init=self.n_init, random_state=random).fit(rows)
         # Of copies there may be fewer kinds than clusters; a cluster without rows gets the spread of all.

@@ -108,7 +108,8 @@ class ModelFolder:
             place = place.parent
         if os.path.isdir(place) and not os.access(place, os.W_OK | os.X_OK):
             raise ModelWriteError(
-                f"{place}: cannot be written to; make it writable, or copy the model to a place that is"
+                f"{self.path}: cannot be written, since {place} is not writable; make it so, or put the "
+                "model in a place that is"
             )
 
     def manifest(self, generation: int | None = None) -> Manifest:

@@ -3,6 +3,7 @@
 import csv
 import gzip
 import io
+import math
 import zlib
 from collections.abc import Iterator
 from itertools import chain, islice
@@ -24,7 +25,7 @@ def read_csv(path: Path, settings: ReadSettings) -> Iterator[Chunk]:
     """Yield the rows of a .csv or .csv.gz file."""
     with path.open("rb") as file:
         raw = file if settings.max_bytes is None else io.BufferedReader(_Beginning(file, settings.max_bytes))
-        stream = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
+        stream = gzip.GzipFile(fileobj=raw) if path.suffix.lower() == ".gz" else raw
         yield from read_csv_stream(stream, settings, str(path))
 
 
@@ -66,7 +67,7 @@ def _chunks(text: TextIO, settings: ReadSettings, where: str) -> Iterator[Chunk]
     if not first_line:
         raise DataError(f"{where}: the file is empty")
     first = next(csv.reader([first_line]))
-    has_header = settings.header if settings.header is not None else _is_header(first, where)
+    has_header = settings.header if settings.header is not None else _is_header(first, settings, where)
     names = [name.strip() for name in first] if has_header else [str(i) for i in range(len(first))]
     selection = select_columns(names, settings, where)
     lines = iter(text) if has_header else chain([first_line], text)
@@ -165,9 +166,12 @@ def _locate_text(rows: list[list[str]], selection: Selection, first_row: int, wh
                 )
 
 
-def _is_header(first: list[str], where: str) -> bool:
+def _is_header(first: list[str], settings: ReadSettings, where: str) -> bool:
     """Tell names from numbers; refuse what could be a row with a hole in it."""
-    numbers = [_is_number(cell) for cell in first]
+    asked = {*(settings.columns or ()), *([] if settings.key is None else [settings.key])}
+    if asked & {cell.strip() for cell in first} and not all(map(_is_number, first)):
+        return True
+    numbers = [_is_number(cell) and math.isfinite(float(cell)) for cell in first]
     if not all(numbers) and any(
         n and not cell.strip().isdigit() for n, cell in zip(numbers, first, strict=True)
     ):
@@ -175,7 +179,7 @@ def _is_header(first: list[str], where: str) -> bool:
             f"{where}: the first line has both numbers and other things ({','.join(first)[:60]}): names of "
             "columns, or a row? Say header=true or header=false (on the command line: --set header=false)"
         )
-    return not all(numbers)
+    return not all(map(_is_number, first))
 
 
 def _is_number(cell: str) -> bool:
