@@ -270,5 +270,5 @@ def test_refused_before_the_run(tmp_path, monkeypatch):
 def test_folder_in_the_way_is_named(digits, tmp_path):
     learner, rows = digits
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(SettingsError, match=r"prototypes\.png: the figure cannot be written"):
+    with pytest.raises(SettingsError, match=r"prototypes\.png: cannot be written"):
         draw_prototypes(learner, rows, tmp_path / "file" / "prototypes.png", (8, 8))
