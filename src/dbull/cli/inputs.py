@@ -1,7 +1,5 @@
 """Files as arrivals: columns in the order of the model, pieces of bounded size, known by their content."""
 
-import csv
-import gzip
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
     from dbull.methods.dbull import DBULL
 
 __all__ = [
-    *("Piece", "Source", "chunks_for", "column_names", "open_source", "table_names"),
+    *("Piece", "Source", "chunks_for", "column_names", "open_source"),
 ]
 
 GROWING = (".csv", ".csv.gz")  # files to which rows may be added at the end
@@ -114,24 +112,6 @@ def open_source(path: Path, known: Mapping[str, LearnedRecord], force: bool) -> 
             "would count its rows twice: leave it out, or give --force"
         )
     return Source(path, sha256, n_bytes, done, n_passes)
-
-
-def table_names(path: Path) -> tuple[str, ...] | None:
-    """Return the names of a table's columns as its first line or its schema has them, None if it has none."""
-    lower = path.name.lower()
-    if path.is_file() and lower.endswith((".csv", ".csv.gz")):
-        open_text = gzip.open if lower.endswith(".gz") else open
-        try:
-            with open_text(path, "rt", encoding="utf-8-sig", newline="") as handle:
-                first = next((row for row in csv.reader(handle) if row), [])
-        except (OSError, EOFError, UnicodeDecodeError, csv.Error):  # reading will tell
-            return None
-        return tuple(name.strip() for name in first)
-    if path.is_file() and lower.endswith((".parquet", ".arrow", ".feather")):
-        from dbull.data.readers.arrow_files import schema_names
-
-        return schema_names(path)
-    return None
 
 
 def chunks_for(
@@ -243,12 +223,8 @@ def _content_hash(path: Path) -> tuple[str, int]:
     path = path.expanduser()
     try:
         if not path.is_dir():
-            digest, n_bytes = hashlib.sha256(), 0
-            with path.open("rb") as file:
-                while block := file.read(HASH_BLOCK):
-                    digest.update(block)
-                    n_bytes += len(block)
-            return digest.hexdigest(), n_bytes
+            n_bytes = path.stat().st_size
+            return hash_file(path, n_bytes), n_bytes
         digest = hashlib.sha256()
         for file_path in sorted(p for p in path.rglob("*") if p.is_file()):
             digest.update(f"{file_path.relative_to(path).as_posix()}\0{hash_file(file_path)}\n".encode())

@@ -66,7 +66,8 @@ def drop_output() -> None:
 
 def printable(text: str) -> str:
     """Return a text in which nothing commands the terminal: names and files are other people's."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    flat = " ".join(text.splitlines()) if "\n" in text or "\r" in text else text
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in flat)
 
 
 def _narrow(widths: list[int], numeric: Sequence[bool], limit: int) -> None:

@@ -114,8 +114,8 @@ def doctor(as_json: AsJson = False) -> None:
 
 def _guess(data: Path) -> dict[str, Any]:
     """Tell kind, shape of images, columns and key from the first rows."""
-    from dbull.cli.inputs import column_names, table_names
-    from dbull.data.readers import ReadSettings, read_chunks
+    from dbull.cli.inputs import column_names
+    from dbull.data.readers import ReadSettings, read_chunks, table_names
     from dbull.errors import DataError
 
     guessed: dict[str, Any] = {}

@@ -96,12 +96,16 @@ def hash_bytes(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def hash_file(path: str | os.PathLike[str]) -> str:
-    """Return the SHA-256 of a file in hexadecimal, whatever its size; what identifies a learned input."""
-    digest = hashlib.sha256()
+def hash_file(path: str | os.PathLike[str], n_bytes: int | None = None) -> str:
+    """Return the SHA-256 of a file in hexadecimal, whatever its size; what identifies a learned input.
+
+    With `n_bytes` of its beginning only: it may be growing.
+    """
+    digest, left = hashlib.sha256(), n_bytes
     with open(path, "rb") as handle:
-        while chunk := handle.read(_CHUNK):
+        while chunk := handle.read(_CHUNK if left is None else min(_CHUNK, left)):
             digest.update(chunk)
+            left = None if left is None else left - len(chunk)
     return digest.hexdigest()
 
 

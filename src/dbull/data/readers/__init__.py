@@ -9,14 +9,20 @@ from typing import BinaryIO
 
 import numpy as np
 
-from dbull.data.readers.arrow_files import ARROW_FILE_MAGIC, read_arrow, read_arrow_stream, read_parquet
+from dbull.data.readers.arrow_files import (
+    ARROW_FILE_MAGIC,
+    read_arrow,
+    read_arrow_stream,
+    read_parquet,
+    schema_names,
+)
 from dbull.data.readers.chunk import Chunk, ReadSettings
-from dbull.data.readers.csv_files import read_csv, read_csv_stream
+from dbull.data.readers.csv_files import first_line, read_csv, read_csv_stream
 from dbull.data.readers.images import read_images
 from dbull.data.readers.numpy_files import read_npy, read_npy_stream, read_npz
 from dbull.errors import DataError
 
-__all__ = ["SUFFIXES", "Chunk", "ReadSettings", "read_chunks", "read_table"]
+__all__ = ["SUFFIXES", "Chunk", "ReadSettings", "read_chunks", "read_table", "table_names"]
 
 _READERS: dict[str, Callable[[Path, ReadSettings], Iterator[Chunk]]] = {
     ".npy": read_npy,
@@ -83,6 +89,16 @@ def read_table(
     )
     x = np.concatenate([chunk.x for chunk in chunks]) if len(chunks) > 1 else first.x
     return Chunk(x, first.columns, keys, 0, first.sample_shape, first.unused)
+
+
+def table_names(path: Path) -> tuple[str, ...] | None:
+    """Return the names of a table's columns as its first line or its schema has them, None if it has none."""
+    name = path.name.lower()
+    if not path.is_file():
+        return None
+    if name.endswith((".csv", ".csv.gz")):
+        return first_line(path)
+    return schema_names(path) if name.endswith((".parquet", ".arrow", ".feather")) else None
 
 
 def _read_stream(stream: BinaryIO, settings: ReadSettings) -> Iterator[Chunk]:

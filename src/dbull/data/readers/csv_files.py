@@ -16,7 +16,7 @@ from dbull.data.readers.chunk import Chunk, ReadSettings, Selection, make_chunk,
 from dbull.data.readers.extras import optional_pyarrow
 from dbull.errors import DataError
 
-__all__ = ["read_csv", "read_csv_stream"]
+__all__ = ["first_line", "read_csv", "read_csv_stream"]
 
 _MAX_BLOCK = 2**31 - 1  # pyarrow holds the size in 32 bits
 
@@ -27,6 +27,16 @@ def read_csv(path: Path, settings: ReadSettings) -> Iterator[Chunk]:
         raw = file if settings.max_bytes is None else io.BufferedReader(_Beginning(file, settings.max_bytes))
         stream = gzip.GzipFile(fileobj=raw) if path.suffix.lower() == ".gz" else raw
         yield from read_csv_stream(stream, settings, str(path))
+
+
+def first_line(path: Path) -> tuple[str, ...] | None:
+    """Return the cells of the first line that is not empty, None if the file cannot be read."""
+    open_text = gzip.open if path.suffix.lower() == ".gz" else open
+    try:
+        with open_text(path, "rt", encoding="utf-8-sig", newline="") as handle:
+            return tuple(cell.strip() for cell in next((row for row in csv.reader(handle) if row), []))
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error, csv.Error):
+        return None
 
 
 class _Beginning(io.RawIOBase):
