@@ -4,7 +4,8 @@
     python benchmarks/beside_clustpy.py elsewhere/bin/python
 
 ClustPy never becomes a dependency: it runs in its own environment, in a process of its own, in turn with
-ours, so that a busy machine slows both. Augmentation is off on both sides; ClustPy has none of its own. The
+ours, so that a busy machine slows both; a ratio is of one round, and the median over rounds is printed with
+the least and the largest. Augmentation is off on both sides; ClustPy has none of its own. The
 third column is a loop of plain PyTorch that does the arithmetic of the stage and nothing else.
 """
 
@@ -174,27 +175,32 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("python", help="Python of an environment with ClustPy")
     parser.add_argument("--rows", type=int, default=20_000)
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--measure", nargs=2, help=argparse.SUPPRESS)  # how this script calls itself
     options = parser.parse_args()
     if options.measure:
         measure(*options.measure, options.rows)
         return
+    sides = {"ours": sys.executable, "theirs": options.python, "bare": sys.executable}
     for name in ("DEC", "VaDE"):
-        best: dict[tuple[str, str], float] = {}
+        took: dict[str, list[dict[str, float]]] = {side: [] for side in sides}  # round by round
         for _ in range(options.rounds):
-            sides = {"ours": sys.executable, "theirs": options.python, "bare": sys.executable}
             for side, python in sides.items():
                 command = [python, __file__, python, "--rows", str(options.rows), "--measure", side, name]
                 said = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-                for stage, seconds in json.loads(said.splitlines()[-1]).items():
-                    best[stage, side] = min(seconds, best.get((stage, side), seconds))
+                took[side].append(json.loads(said.splitlines()[-1]))
         for stage in STAGES:
-            ours, theirs, bare = (best[stage, side] for side in ("ours", "theirs", "bare"))
+            ours, theirs, bare = (np.array([one[stage] for one in took[side]]) for side in sides)
             print(
-                f"{name:<6}{stage:<13}{ours:6.2f} s an epoch, ClustPy {theirs:6.2f} s "
-                f"({theirs / ours:.2f} x), bare PyTorch {bare:6.2f} s ({bare / ours:.2f} x)"
+                f"{name:<6}{stage:<13}{np.median(ours):6.2f} s an epoch, ClustPy {np.median(theirs):6.2f} s "
+                f"({spread(theirs / ours)}), bare PyTorch {np.median(bare):6.2f} s ({spread(bare / ours)})",
+                flush=True,
             )
+
+
+def spread(ratios: np.ndarray) -> str:
+    """Return the median of a ratio over the rounds, then its smallest and largest."""
+    return f"{np.median(ratios):.2f} x, {ratios.min():.2f}-{ratios.max():.2f}"
 
 
 if __name__ == "__main__":

@@ -8,9 +8,9 @@ from dbull.errors import DataError, DbullError, NumericalError
 if TYPE_CHECKING:
     from dbull.methods.curl import CURL
     from dbull.methods.dbull import DBULL
-    from dbull.methods.dbull_storage import load
     from dbull.methods.dec import DEC
     from dbull.methods.dp_mixture import DPMixture
+    from dbull.methods.loading import load
     from dbull.methods.vade import VaDE
     from dbull.methods.vae_dp import VAEDP
 
@@ -34,7 +34,7 @@ MODULES = {
     "DPMixture": "dp_mixture",
     "VAEDP": "vae_dp",
     "VaDE": "vade",
-    "load": "dbull_storage",
+    "load": "loading",
 }
 
 

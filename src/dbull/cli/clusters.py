@@ -125,7 +125,8 @@ def retire(model: Model, cluster: Id) -> None:
 def _change(path: Path, change: "Callable[[DBULL], object]", note: str) -> None:
     """Change a model by hand, as one more generation."""
     with exit_codes():
-        from dbull.methods.dbull_storage import load_generation, now, save
+        from dbull.methods.dbull_storage import load_generation, save
+        from dbull.methods.storing import now
         from dbull.store import ModelFolder
 
         folder = ModelFolder(path)

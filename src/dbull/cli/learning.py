@@ -88,7 +88,8 @@ class Learner:
                 self._tried = add_learned(self._tried, piece.learned, 0, again=True)
 
     def _learn(self, piece: Piece, again: bool, tell: "Callable[[str, Progress], object] | None") -> Learned:
-        from dbull.methods.dbull_storage import now, save
+        from dbull.methods.dbull_storage import save
+        from dbull.methods.storing import now
 
         model = self._model_for(piece)
         if len(piece.rows) < 2 and not _fitted(model):

@@ -28,13 +28,15 @@ def report(
     Example: `dbull report model -o report.html`
     """
     with exit_codes():
-        from dbull.methods.dbull_storage import load, now
+        from dbull.methods.dbull_storage import load_generation
+        from dbull.methods.storing import now
         from dbull.report import build_report, check_target, write_report
         from dbull.store import ModelFolder
 
         check_target(out)
-        manifest = ModelFolder(model).manifest(generation)
-        learner = load(model, manifest.generation)
+        folder = ModelFolder(model)
+        loaded = folder.load(generation)
+        learner, manifest = load_generation(folder, loaded, events=True), loaded.manifest
         facts = {"Folder": model.resolve().name, "Generation": str(manifest.generation)}
         if manifest.time:
             facts["Saved"] = manifest.time

@@ -15,11 +15,16 @@ __all__ = [
     "STATUSES",
     "ClusterRecord",
     "Event",
+    "Reader",
     "check_fields",
     "fail",
     "list_of",
+    "number",
+    "object_of",
+    "or_none",
     "plain",
     "text",
+    "truth",
     "whole",
 ]
 
@@ -80,14 +85,14 @@ class ClusterRecord:
             where,
             {
                 "id": whole,
-                "name": _text_or_none,
+                "name": or_none(text),
                 "rows": whole,
-                "weight": _share_or_none,
+                "weight": or_none(_share),
                 "first_seen": whole,
                 "last_seen": whole,
                 "parents": _ids,
                 "status": _one_of(STATUSES),
-                "merged_into": _whole_or_none,
+                "merged_into": or_none(whole),
             },
         )
         record = cls(**fields)
@@ -137,7 +142,7 @@ class Event:
             {
                 "kind": _one_of(KINDS),
                 "arrival": whole,
-                "time": _text_or_none,
+                "time": or_none(text),
                 "clusters": _ids,
                 "rows": whole,
                 "evidence": _evidence,
@@ -199,19 +204,23 @@ def text(value: object, where: str) -> str:
     return value
 
 
-def _whole_or_none(value: object, where: str) -> int | None:
-    return None if value is None else whole(value, where)
+def number(value: object, where: str) -> float:
+    """Read a finite number with a decimal point."""
+    if not isinstance(value, float) or not math.isfinite(value):
+        fail(where, f"expected a number, got {value!r:.50}")
+    return value
 
 
-def _text_or_none(value: object, where: str) -> str | None:
-    return None if value is None else text(value, where)
+def truth(value: object, where: str) -> bool:
+    """Read true or false."""
+    if not isinstance(value, bool):
+        fail(where, f"expected true or false, got {value!r:.50}")
+    return value
 
 
-def _share_or_none(value: object, where: str) -> float | None:
-    if value is None:
-        return None
+def _share(value: object, where: str) -> float:
     if not isinstance(value, float) or not 0.0 <= value <= 1.0:
-        fail(where, f"expected a number from 0.0 to 1.0 or null, got {value!r:.50}")
+        fail(where, f"expected a number from 0.0 to 1.0, got {value!r:.50}")
     return value
 
 
@@ -227,6 +236,16 @@ def _evidence(value: object, where: str) -> dict[str, Any]:
     except SettingsError as error:
         raise ModelFileError(str(error)) from error
     return read
+
+
+def or_none(reader: Reader) -> Reader:
+    """Return the reader of what may also be null."""
+    return lambda value, where: None if value is None else reader(value, where)
+
+
+def object_of(readers: Mapping[str, Reader]) -> Reader:
+    """Return the reader of an object with just these fields."""
+    return lambda value, where: check_fields(value, where, readers)
 
 
 def list_of(reader: Reader) -> Reader:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -19,13 +19,17 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from dbull.errors import NumericalError, SettingsError, check_known
+from dbull.lifelong.drift import encoder_fingerprint
 from dbull.lifelong.inference import CHUNK_ROWS, encode_rows, padded
 from dbull.lifelong.learn import Progress, decayed
 from dbull.lifelong.objective import FrozenMixture
+from dbull.lifelong.portable_networks import NETWORKS, Tensors, pack_networks, unpack_networks
+from dbull.lifelong.records import Reader, check_fields, object_of
 from dbull.lifelong.settings import PRETRAININGS, epochs_for, recipe_for
 from dbull.lifelong.training import EpochTerms, Trainer, TrainingRows
 from dbull.methods.base import as_tensor, check_number, check_rows, new_seed
 from dbull.methods.dbull_choices import augmentation, image_shape_of, networks
+from dbull.methods.storing import Stored
 from dbull.nets.adam import Adam
 from dbull.nets.inputs import KINDS, InputView, fit_inputs, guess_kind
 from dbull.nets.likelihood import LIKELIHOODS
@@ -249,17 +253,24 @@ def in_chunks(answer: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
     return torch.cat([answer(padded(chunk))[: len(chunk)] for chunk in rows.split(CHUNK_ROWS)])
 
 
-class AutoencoderMethod(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
-    """An estimator over a trained autoencoder. Subclasses have `_learn` and `_log_proba`."""
+class AutoencoderMethod(
+    Stored, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator
+):
+    """An estimator over a trained autoencoder. Subclasses have `_learn` and `_log_proba`.
+
+    To be saved they also have `_pack_clusters` and `_unpack_clusters`, and `_stored_facts` if there are any.
+    """
 
     told_shape_as = "image_shape"  # the runner fills this in for images
     watched_as = "callback"  # the runner listens here; who listens decides no number and is no setting
     callback: Callable[[Progress], object] | None
     random_state: Any
+    device: str
     n_clusters_: int
     labels_: NDArray[np.int64]
     _view: InputView
     _vae: VAE
+    _stored_facts: ClassVar[dict[str, Reader]] = {}  # plain values of the clusters
 
     def _learn(self, rows: Tensor, seed: int) -> Iterator[Progress]:
         """Learn rows (N, d) from scratch; set `_view`, `_vae`, `n_clusters_` and what answers need."""
@@ -302,9 +313,7 @@ class AutoencoderMethod(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
 
     def __sklearn_is_fitted__(self) -> bool:
         """Return whether a data set has been learned to the end."""
-        return hasattr(self, "labels_")
-
-    # What follows turns arrays into codes.
+        return hasattr(self, "_n_features_out")
 
     def _all_or_nothing(self, learn: Callable[[], None]) -> Any:
         before = self.__dict__.copy()
@@ -320,6 +329,7 @@ class AutoencoderMethod(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
         min_rows = max(2, self._min_rows())
         rows = as_tensor(check_rows(self, X, reset=True, min_rows=min_rows, keep_float32=True))
         self._follow(self._learn(rows, new_seed(self.random_state)))
+        self.__dict__.pop("origin_", None)  # another model than the one that was saved
         self._n_features_out = self._vae.shape.latent_dim
         self.labels_ = self._answer_inputs(self._inputs(rows)).argmax(1).numpy()
 
@@ -329,6 +339,33 @@ class AutoencoderMethod(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
             self.history_.append(progress)
             if self.callback is not None:
                 self.callback(progress)
+
+    # What follows is for `save` and `dbull.load`.
+
+    def _pack_clusters(self) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
+        """Return what was learned beside the networks: groups of tensors, and plain values."""
+        raise NotImplementedError
+
+    def _unpack_clusters(self, tensors: Tensors, told: dict[str, Any], where: str) -> None:
+        """Set the fitted attributes from what `_pack_clusters` gave; the networks are there already."""
+        raise NotImplementedError
+
+    def _pack(self) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
+        tensors, networks = pack_networks(self._view, self._vae)
+        clusters, facts = self._pack_clusters()
+        return {**tensors, **clusters}, {**networks, "clusters": facts}
+
+    def _unpack(self, tensors: Tensors, document: object, ids_given: int, where: str) -> int:
+        told = check_fields(document, where, {**NETWORKS, "clusters": object_of(self._stored_facts)})
+        self._view, self._vae = unpack_networks(tensors, told, where, self.device)
+        self._unpack_clusters(tensors, told["clusters"], where)
+        self._n_features_out = self._vae.shape.latent_dim
+        return self._vae.shape.n_values
+
+    def _encoder_fingerprint(self) -> str:
+        return encoder_fingerprint(self._vae)
+
+    # What follows turns arrays into codes.
 
     def _rows(self, X: ArrayLike) -> Tensor:
         check_is_fitted(self)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -16,6 +16,8 @@ from sklearn.cluster import kmeans_plusplus
 from torch import Tensor
 
 from dbull.lifelong.learn import Progress, decayed
+from dbull.lifelong.portable_networks import Tensors
+from dbull.lifelong.records import Reader, fail, number, whole
 from dbull.lifelong.training import EpochTerms
 from dbull.methods.autoencoder import AutoencoderMethod, Bench, Clock, by_size, descend, in_chunks, prepare
 from dbull.methods.base import Capabilities, as_tensor, check_number, check_rows
@@ -118,6 +120,17 @@ class CURL(AutoencoderMethod):
         What happened while the last data set was learned.
     """
 
+    stored_as = "curl"
+    _stored_facts: ClassVar[dict[str, Reader]] = {
+        "n_active": whole,
+        "seed": whole,
+        "n_data_sets": whole,
+        "threshold": number,
+        "n_needed": whole,
+        "wait_steps": whole,
+        "n_steps": whole,
+    }
+
     def __init__(
         self,
         n_clusters: int | None = None,
@@ -175,7 +188,7 @@ class CURL(AutoencoderMethod):
 
     def partial_fit(self, X: ArrayLike, y: object = None) -> Any:
         """Learn the next data set of a stream; rows of earlier ones are not needed again. `y` is ignored."""
-        if not hasattr(self, "labels_"):
+        if not self.__sklearn_is_fitted__():
             return self.fit(X)
         return self._all_or_nothing(lambda: self._go_on(X))
 
@@ -307,12 +320,46 @@ class CURL(AutoencoderMethod):
         log_q = self._log_q(network, inputs)
         network.counts[: network.n_active] += log_q.exp().sum(0).to(network.counts.device)
         network.zero_grad(set_to_none=True)
-        self._network, self._vae, self._view, self._poor = network, network.vae, bench.view, poor
+        self._view = bench.view
+        self._adopt(network, poor)
+        self.n_data_sets_ += 1
+        self.labels_ = log_q.argmax(1).numpy()
+
+    def _adopt(self, network: CurlNetwork, poor: PoorRows) -> None:
+        """Set the fitted attributes that networks and collected rows decide."""
+        self._network, self._vae, self._poor = network, network.vae, poor
         self.n_clusters_ = network.n_active
         counts = network.counts[: network.n_active].cpu()
         self.weights_ = (counts / counts.sum()).numpy()
-        self.n_data_sets_ += 1
-        self.labels_ = log_q.argmax(1).numpy()
+
+    def _pack_clusters(self) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
+        poor = self._poor
+        rows = [torch.zeros(0, self._vae.shape.n_values), *(part.cpu() for part in poor.rows)]
+        tensors = {"clusters": self._network.components(), "poor": {"rows": torch.cat(rows)}}
+        return tensors, {
+            "n_active": self._network.n_active,
+            "seed": self._seed,
+            "n_data_sets": self.n_data_sets_,
+            "threshold": poor.threshold,
+            "n_needed": poor.n_needed,
+            "wait_steps": poor.wait_steps,
+            "n_steps": poor.n_steps,
+        }
+
+    def _unpack_clusters(self, tensors: Tensors, told: dict[str, Any], where: str) -> None:
+        self._seed, self.n_data_sets_ = told["seed"], told["n_data_sets"]
+        rows = tensors["poor"]["rows"]
+        if rows.dtype != torch.float32 or rows.shape[1:] != (self._vae.shape.n_values,):
+            fail(where, f"the rows explained poorly are {rows.dtype} {tuple(rows.shape)}")
+        network = CurlNetwork.of_components(self._vae, told["n_active"], tensors["clusters"])
+        poor = PoorRows(
+            told["threshold"],
+            told["n_needed"],
+            told["wait_steps"],
+            told["n_steps"],
+            [rows.to(self.device)] if len(rows) else [],
+        )
+        self._adopt(network, poor)
 
     def _log_q(self, network: CurlNetwork, inputs: Tensor) -> Tensor:
         """Return log q(y | x), (N, n), float64 on the CPU."""

@@ -9,6 +9,7 @@ p(x | z)      the decoder, which does not see y
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -67,6 +68,24 @@ class CurlNetwork(nn.Module):
         self.prior_log_vars.data[: self.n_active] = log_vars.clamp(MIN_LOG_VAR, MAX_LOG_VAR)
         self.register_buffer("counts", torch.zeros(n_max, dtype=torch.float64))  # rows learned, by component
         self.to(mean_head.weight.device)
+
+    @classmethod
+    def of_components(cls, vae: VAE, n_active: int, components: Mapping[str, Tensor]) -> CurlNetwork:
+        """Return the network with such components, as `components` of another gave them."""
+        n_max, n_dims = components["prior_means"].shape
+        if not 1 <= n_active <= n_max or n_dims != vae.shape.latent_dim:
+            raise ValueError(f"{n_active} of {n_max} components of {n_dims} dimensions")
+        start = torch.zeros(n_active, n_dims)
+        network = cls(vae, n_max, start, start, seed=0)
+        for name, tensor in network.components().items():
+            if components[name].dtype != tensor.dtype or components[name].shape != tensor.shape:
+                raise ValueError(f"{name} is {components[name].dtype} {tuple(components[name].shape)}")
+            tensor.copy_(components[name])
+        return network.eval()
+
+    def components(self) -> dict[str, Tensor]:
+        """Return all tensors that are not of the autoencoder."""
+        return {name: part for name, part in self.state_dict().items() if not name.startswith("vae.")}
 
     @property
     def n_max(self) -> int:

@@ -29,7 +29,8 @@ from dbull.lifelong.ledger import Event
 from dbull.lifelong.state import LearnerState
 from dbull.methods.base import Capabilities, as_tensor, check_number, check_rows, drained, new_seed
 from dbull.methods.dbull_choices import choose, choose_again
-from dbull.methods.dbull_storage import Origin, now, save
+from dbull.methods.dbull_storage import save
+from dbull.methods.storing import Origin, now
 from dbull.mixture.posterior import mean_weights
 from dbull.nets.augment import Augmentation
 from dbull.probability.normal_wishart import expected_covariance

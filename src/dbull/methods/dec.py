@@ -11,6 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from dbull.lifelong.learn import Progress
+from dbull.lifelong.portable_networks import Tensors
+from dbull.lifelong.records import fail
 from dbull.methods.autoencoder import AutoencoderMethod, Bench, Clock, by_size, descend, in_chunks, prepare
 from dbull.methods.base import Capabilities, check_number
 from dbull.nets.augment import Augmentation
@@ -79,6 +81,7 @@ class DEC(AutoencoderMethod):
         What happened while learning.
     """
 
+    stored_as = "dec"
     told_true_k_as = "n_clusters"
     capabilities = Capabilities(learns_representation=True, learns_k=False, expands=False, remembers=False)
 
@@ -150,9 +153,7 @@ class DEC(AutoencoderMethod):
         self._view, self._vae = bench.view, bench.vae
         self._centres = centres.detach().cpu().to(torch.float64)
         order = by_size(in_chunks(self._log_proba, bench.trainer.encode()[0]))
-        self._centres = self._centres[order]
-        self.centres_ = self._centres.numpy()
-        self.n_clusters_ = self.n_clusters
+        self._publish(self._centres[order])
         yield clock.done(self.n_clusters_)
 
     def _sharpen(self, bench: Bench, centres: Tensor, n_epochs: int, clock: Clock) -> Iterator[Progress]:
@@ -186,3 +187,17 @@ class DEC(AutoencoderMethod):
 
     def _log_proba(self, codes: Tensor) -> Tensor:
         return log_soft_assignment(codes, self._centres, float(self.dof))
+
+    def _publish(self, centres: Tensor) -> None:
+        self._centres = centres
+        self.centres_ = centres.numpy()
+        self.n_clusters_ = len(centres)
+
+    def _pack_clusters(self) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
+        return {"clusters": {"centres": self._centres}}, {}
+
+    def _unpack_clusters(self, tensors: Tensors, told: dict[str, Any], where: str) -> None:
+        centres = tensors["clusters"]["centres"]
+        if centres.dtype != torch.float64 or centres.shape[1:] != (self._vae.shape.latent_dim,):
+            fail(where, f"centres are {centres.dtype} {tuple(centres.shape)}")
+        self._publish(centres)

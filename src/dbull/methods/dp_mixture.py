@@ -13,10 +13,15 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClusterMixin, DensityMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
 
 from dbull.errors import DataError
+from dbull.lifelong.portable_networks import Tensors
+from dbull.lifelong.records import Reader, check_fields, fail, number, object_of, or_none, whole
 from dbull.methods.base import check_number, check_rows, drained, new_seed
-from dbull.mixture.fit import FitSettings, Fitted, fit_data_set
+from dbull.methods.portable_mixture import COMPONENTS, pack_mixture, unpack_mixture
+from dbull.methods.storing import Stored
+from dbull.mixture.fit import FitSettings, fit_data_set
 from dbull.mixture.memory import StatsMemory
 from dbull.mixture.posterior import MixturePosterior, mean_weights
 from dbull.mixture.prior import MixturePrior, paper_prior
@@ -24,10 +29,18 @@ from dbull.mixture.search import SearchSettings
 from dbull.mixture.updates import Points, local_step, log_predictive, most_probable
 from dbull.probability.normal_wishart import expected_covariance
 
-__all__ = ["DPMixture"]
+__all__ = ["DOCUMENT", "DPMixture"]
 
 FAR = 1e6  # in standard deviations of the first data set: how far out rows are told apart
 LARGEST = 1e100  # the same for data taken as they are; squares stay in the range of float64
+DOCUMENT: dict[str, Reader] = {  # plain values of a saved mixture
+    "seed": whole,
+    "n_data_sets": whole,
+    "n_rows": whole,
+    "elbo": or_none(number),
+    "limit": number,
+    "components": object_of(COMPONENTS),
+}
 
 
 @dataclass(frozen=True)
@@ -58,7 +71,7 @@ class _Coordinates:
         return inner
 
 
-class DPMixture(ClusterMixin, DensityMixin, BaseEstimator):
+class DPMixture(Stored, ClusterMixin, DensityMixin, BaseEstimator):
     """Dirichlet process mixture of Gaussians, learned by memoized variational inference.
 
     Starts from one cluster; births add clusters and merges remove redundant ones while the evidence lower
@@ -123,6 +136,7 @@ class DPMixture(ClusterMixin, DensityMixin, BaseEstimator):
     [0, 1, 2]
     """
 
+    stored_as = "dp-mixture"
     memory_: StatsMemory
     cluster_ids_: NDArray[np.int64]
     n_rows_seen_: int
@@ -279,6 +293,8 @@ class DPMixture(ClusterMixin, DensityMixin, BaseEstimator):
         generator = torch.Generator().manual_seed(int(state[0] >> np.uint64(1)))
         fitted, history = drained(fit_data_set(memory, points, settings, generator))
         memory.fold()
+        if first:
+            self.__dict__.pop("origin_", None)  # another model than the one that was saved
         self._coords, self._seed = coords, seed
         self.memory_ = memory
         self.history_ = history
@@ -286,11 +302,11 @@ class DPMixture(ClusterMixin, DensityMixin, BaseEstimator):
         # In the units of the user's columns, like score_samples.
         self.elbo_ = fitted.elbo - self.n_rows_seen_ * float(np.log(coords.scale).sum())
         self.n_data_sets_ = n_data_sets + 1
-        self._publish(fitted)
+        self._publish(fitted.posterior)
         self.labels_ = self._nearest_ids(points)
         return self
 
-    def _publish(self, fitted: Fitted) -> None:
+    def _publish(self, posterior: MixturePosterior) -> None:
         """Set the fitted attributes, clusters in the order of their ids."""
         ids = np.array(self.memory_.ids, dtype=np.int64)
         order = np.argsort(ids)
@@ -298,7 +314,7 @@ class DPMixture(ClusterMixin, DensityMixin, BaseEstimator):
         self.n_clusters_ = len(ids)
         # The posterior stays in the order of size, on which its sticks depend; what is shown follows the ids.
         self._order = order
-        self._posterior: MixturePosterior = fitted.posterior
+        self._posterior = posterior
         self.weights_ = mean_weights(self._posterior).numpy()[order]
         self.counts_ = self.memory_.total.counts.numpy()[order]
         components = self._posterior.components
@@ -311,3 +327,36 @@ class DPMixture(ClusterMixin, DensityMixin, BaseEstimator):
         ids = np.array(self.memory_.ids, dtype=np.int64)
         nearest: NDArray[np.int64] = ids[most_probable(self._posterior, points).numpy()]
         return nearest
+
+    def _pack(self) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
+        tensors, components = pack_mixture(self.memory_, self._posterior)
+        coords = {
+            "shift": torch.from_numpy(self._coords.shift),
+            "scale": torch.from_numpy(self._coords.scale),
+        }
+        document = {
+            "seed": self._seed,
+            "n_data_sets": self.n_data_sets_,
+            "n_rows": self.n_rows_seen_,
+            "elbo": self.elbo_ if math.isfinite(self.elbo_) else None,
+            "limit": self._coords.limit,
+            "components": components,
+        }
+        return {"mixture": tensors, "coordinates": coords}, document
+
+    def _unpack(self, tensors: Tensors, document: object, ids_given: int, where: str) -> int:
+        told = check_fields(document, where, DOCUMENT)
+        shift, scale = (tensors["coordinates"][name].numpy() for name in ("shift", "scale"))
+        if shift.shape != scale.shape or shift.ndim != 1 or {shift.dtype, scale.dtype} != {np.dtype(float)}:
+            fail(where, f"coordinates are {shift.dtype} {shift.shape} and {scale.dtype} {scale.shape}")
+        self._coords = _Coordinates(shift, scale, told["limit"])
+        self.memory_, posterior = unpack_mixture(
+            tensors["mixture"], told["components"], len(shift), ids_given, where
+        )
+        self._seed, self.n_data_sets_, self.n_rows_seen_ = told["seed"], told["n_data_sets"], told["n_rows"]
+        self.elbo_ = math.nan if told["elbo"] is None else told["elbo"]
+        self._publish(posterior)
+        return len(shift)
+
+    def _ids_given(self) -> int:
+        return self.memory_.n_given

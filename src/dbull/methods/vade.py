@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from dbull.lifelong.learn import Progress, decayed
 from dbull.lifelong.objective import entropy
+from dbull.lifelong.portable_networks import Tensors, check_kind
 from dbull.lifelong.training import EpochTerms
 from dbull.methods.autoencoder import (
     AutoencoderMethod,
@@ -130,6 +131,7 @@ class VaDE(AutoencoderMethod):
         What happened while learning.
     """
 
+    stored_as = "vade"
     told_true_k_as = "n_clusters"
     capabilities = Capabilities(learns_representation=True, learns_k=False, expands=False, remembers=False)
 
@@ -191,10 +193,7 @@ class VaDE(AutoencoderMethod):
         order = by_size(in_chunks(self._log_proba, bench.trainer.encode()[0]))
         for parameter in mixture.parameters():
             parameter.data = parameter.data[order]
-        self.weights_ = mixture.log_weights.exp().numpy()
-        self.means_ = mixture.means.numpy()
-        self.variances_ = mixture.log_vars.exp().numpy()
-        self.n_clusters_ = self.n_clusters
+        self._publish(mixture)
         yield clock.done(self.n_clusters_)
 
     def _start(self, codes: Tensor, seed: int) -> DiagonalMixture:
@@ -250,3 +249,22 @@ class VaDE(AutoencoderMethod):
 
     def _log_proba(self, codes: Tensor) -> Tensor:
         return torch.log_softmax(self._mixture.log_joint(codes), dim=1)
+
+    def _publish(self, mixture: DiagonalMixture) -> None:
+        self._mixture = mixture
+        self.weights_ = mixture.log_weights.exp().numpy()
+        self.means_ = mixture.means.numpy()
+        self.variances_ = mixture.log_vars.exp().numpy()
+        self.n_clusters_ = len(mixture.means)
+
+    def _pack_clusters(self) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
+        return {"clusters": dict(self._mixture.state_dict())}, {}
+
+    def _unpack_clusters(self, tensors: Tensors, told: dict[str, Any], where: str) -> None:
+        check_kind(tensors, "clusters", torch.float64, where)
+        parts = tensors["clusters"]
+        n_clusters, latent_dim = len(parts["logits"]), self._vae.shape.latent_dim
+        ones = np.ones((n_clusters, latent_dim))
+        mixture = DiagonalMixture(np.ones(n_clusters), ones, ones).to(torch.float64).requires_grad_(False)
+        mixture.load_state_dict(dict(parts))
+        self._publish(mixture)

@@ -11,9 +11,11 @@ from torch import Tensor
 
 from dbull.lifelong.learn import Progress
 from dbull.lifelong.objective import FrozenMixture
+from dbull.lifelong.portable_networks import Tensors
+from dbull.lifelong.records import fail
 from dbull.methods.autoencoder import AutoencoderMethod, Clock, by_size, in_chunks, prepare
 from dbull.methods.base import Capabilities
-from dbull.methods.dp_mixture import DPMixture
+from dbull.methods.dp_mixture import DOCUMENT, DPMixture
 from dbull.nets.augment import Augmentation
 
 __all__ = ["VAEDP", "standard_normal"]
@@ -56,6 +58,8 @@ class VAEDP(AutoencoderMethod):
         What happened while learning.
     """
 
+    stored_as = "vae-dp"
+    _stored_facts = DOCUMENT
     capabilities = Capabilities(learns_representation=True, learns_k=True, expands=True, remembers=False)
 
     def __init__(
@@ -124,3 +128,16 @@ class VAEDP(AutoencoderMethod):
 
     def _log_proba(self, codes: Tensor) -> Tensor:
         return torch.from_numpy(self.mixture_.predict_proba(codes.numpy())).log()[:, self._order]
+
+    def _pack_clusters(self) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
+        tensors, mixture = self.mixture_._pack()
+        return {**tensors, "clusters": {"order": self._order}}, mixture
+
+    def _unpack_clusters(self, tensors: Tensors, told: dict[str, Any], where: str) -> None:
+        self.mixture_ = self._unfitted(told["seed"])
+        self.mixture_.n_features_in_ = self.mixture_._unpack(tensors, told, 0, where)
+        self.n_clusters_, self._order = self.mixture_.n_clusters_, tensors["clusters"]["order"]
+        if self._order.dtype != torch.int64 or sorted(self._order.tolist()) != list(range(self.n_clusters_)):
+            fail(where, f"the order of {self.n_clusters_} clusters is {self._order.tolist()!r:.60}")
+        if self.mixture_.n_features_in_ != self._vae.shape.latent_dim:
+            fail(where, "the mixture is not one of the networks' codes")

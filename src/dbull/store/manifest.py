@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dbull.errors import ModelFileError, SettingsError
-from dbull.lifelong.records import Reader, check_fields, fail, list_of, text, whole
+from dbull.lifelong.records import Reader, check_fields, fail, list_of, or_none, text, whole
 from dbull.store.checkpoint import LearnedInput, with_bytes
 from dbull.store.documents import dump_document, parse_document
 from dbull.store.layout import (
@@ -174,10 +174,6 @@ def _object(value: object, where: str) -> dict[str, Any]:
     return value
 
 
-def _or_none(reader: Reader) -> Reader:
-    return lambda value, where: None if value is None else reader(value, where)
-
-
 def _sha256(value: object, where: str) -> str:
     if not is_sha256(value):
         fail(where, f"expected a SHA-256 in hexadecimal, got {value!r:.50}")
@@ -185,7 +181,7 @@ def _sha256(value: object, where: str) -> str:
 
 
 def _parent(value: object, where: str) -> dict[str, Any]:
-    return check_fields(value, where, {"generation": whole, "manifest_sha256": _or_none(_sha256)})
+    return check_fields(value, where, {"generation": whole, "manifest_sha256": or_none(_sha256)})
 
 
 def _learned(value: object, where: str) -> LearnedInput:
@@ -211,14 +207,14 @@ _READERS: dict[str, Reader] = {
     "format": text,
     "format_version": whole,
     "generation": whole,
-    "parent": _or_none(_parent),
-    "restores": _or_none(whole),
+    "parent": or_none(_parent),
+    "restores": or_none(whole),
     "versions": _versions,
     "note": text,
-    "time": _or_none(text),
+    "time": or_none(text),
     "settings": _object,
     "data_schema": _object,
-    "encoder_fingerprint": _or_none(text),
+    "encoder_fingerprint": or_none(text),
     "learned_inputs": list_of(_learned),
     "ids_given": whole,
     "n_events": whole,
