@@ -66,6 +66,19 @@ def test_one_seed_has_no_error_and_a_missing_number_is_a_dash():
     assert render(rows, "text").splitlines()[-1].split() == ["a", "1", "50.00", "-", "3.0"]
 
 
+def test_a_wide_table_goes_on_below():
+    rows = summarise([result("a"), result("long-name", told=10)])
+    wide = render(rows, "text").splitlines()
+    narrow = render(rows, "text", width=60).splitlines()
+    assert max(map(len, narrow)) <= 60 < max(map(len, wide))
+    parts = "\n".join(narrow[1:]).split("\n\n")
+    assert len(parts) > 1
+    told = " ".join(part.splitlines()[-1].removeprefix("long-name (told K)") for part in parts)
+    assert told.split() == wide[-1].removeprefix("long-name (told K)").split()
+    assert all(part.startswith("method ") for part in parts)
+    assert render(rows, "text", width=1).count("method") > len(parts), "a column a part at the least"
+
+
 def test_methods_and_scenarios_have_rows_of_their_own():
     rows = summarise([result("b", told=10), result("a"), result("a", scenario="r"), result("a", seed=1)])
     assert [(row.scenario, row.method, len(row.seeds)) for row in rows] == [

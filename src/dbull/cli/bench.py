@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dbull.cli.exits import exit_codes
-from dbull.cli.output import show_json
+from dbull.cli.output import show_json, terminal_width
 from dbull.cli.progress import follow
 from dbull.errors import SettingsError, check_known
 
@@ -157,11 +157,12 @@ def _show(results: list["Result"], style: str, columns: str | None, matrix: bool
     from dbull.experiments.summary import DEFAULT_COLUMNS, score_matrices, summarise
     from dbull.experiments.tables import HEADINGS, render
 
+    width = terminal_width()
     if matrix:
-        typer.echo(render(score_matrices(results, score), style, what=HEADINGS[score]))
+        typer.echo(render(score_matrices(results, score), style, HEADINGS[score], width))
     else:
         chosen = DEFAULT_COLUMNS if columns is None else _split(columns)
-        typer.echo(render(summarise(results, chosen), style))
+        typer.echo(render(summarise(results, chosen), style, width=width))
 
 
 def _draw(results: list["Result"], figure: Path, score: str, quiet: bool) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import typer
 
-__all__ = ["drop_output", "printable", "reader_is_gone", "show_json", "show_table"]
+__all__ = ["drop_output", "printable", "reader_is_gone", "show_json", "show_table", "terminal_width"]
 
 LEAST_TEXT = 12  # characters to which a text may be shortened on a narrow terminal
 
@@ -26,14 +26,20 @@ def show_table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> Non
     cells = [[_text(row.get(column)) for column in columns] for row in rows]
     numeric = [all(isinstance(row.get(c), int | float | None) for row in rows) for c in columns]
     widths = [max([len(c), *(len(line[i]) for line in cells)]) for i, c in enumerate(columns)]
-    if sys.stdout is not None and sys.stdout.isatty():
-        _narrow(widths, numeric, shutil.get_terminal_size().columns)
+    limit = terminal_width()
+    if limit is not None:
+        _narrow(widths, numeric, limit)
     for line in [list(columns), *cells]:
         parts = [
             part.rjust(width) if number else _shortened(part, width).ljust(width)
             for part, width, number in zip(line, widths, numeric, strict=True)
         ]
         typer.echo("  ".join(parts).rstrip())
+
+
+def terminal_width() -> int | None:
+    """Return the width of the terminal that standard output is, None if it is none."""
+    return shutil.get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else None
 
 
 def _text(value: Any) -> str:

@@ -29,10 +29,11 @@ HEADINGS = {
 NONE = "-"
 
 
-def render(rows: Sequence[Row], style: str, what: str = "scores") -> str:
+def render(rows: Sequence[Row], style: str, what: str = "scores", width: int | None = None) -> str:
     """Write rows in one of :data:`FORMATS`. Scores are shown in percent; JSON holds them as they are.
 
-    ``what`` is said in the title line of the text format.
+    ``what`` is said in the title line of the text format, which goes on below where it is wider than
+    ``width`` characters.
     """
     check_known("format", style, FORMATS)
     if style == "json":
@@ -41,7 +42,7 @@ def render(rows: Sequence[Row], style: str, what: str = "scores") -> str:
         return "no complete results"
     if style == "text":
         return "\n\n".join(
-            _text(f"{name}: {what}", [row for row in rows if row.scenario == name])
+            _text(f"{name}: {what}", [row for row in rows if row.scenario == name], width)
             for name in dict.fromkeys(row.scenario for row in rows)
         )
     head = ["scenario", *_head(rows)]
@@ -84,17 +85,30 @@ def _cells(row: Row) -> list[str]:
     ]
 
 
-def _text(title: str, rows: Sequence[Row]) -> str:
+def _text(title: str, rows: Sequence[Row], width: int | None) -> str:
     lines = [_head(rows), *map(_cells, rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    aligned = [
-        "  ".join(
-            [line[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(line[1:], widths[1:], strict=True))]
-        )
-        for line in lines
-    ]
-    title += " in percent, mean over seeds (standard error)"
-    return "\n".join([title, aligned[0], "-" * len(aligned[0]), *aligned[1:]])
+    parts = []
+    for columns in _parts(widths, width):
+        aligned = [
+            "  ".join([line[0].ljust(widths[0]), *(line[i].rjust(widths[i]) for i in columns)])
+            for line in lines
+        ]
+        parts.append("\n".join([aligned[0], "-" * len(aligned[0]), *aligned[1:]]))
+    return f"{title} in percent, mean over seeds (standard error)\n" + "\n\n".join(parts)
+
+
+def _parts(widths: Sequence[int], limit: int | None) -> list[list[int]]:
+    """Return the columns of each part of a table, of which all have the first, at most `limit` wide."""
+    parts: list[list[int]] = [[]]
+    used = widths[0]
+    for i, width in enumerate(widths[1:], 1):
+        if limit is not None and parts[-1] and used + 2 + width > limit:
+            parts.append([])
+            used = widths[0]
+        parts[-1].append(i)
+        used += 2 + width
+    return parts
 
 
 def _markdown(head: list[str], body: list[list[str]]) -> str:
