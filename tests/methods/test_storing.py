@@ -2,6 +2,7 @@
 
 import copy
 import json
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -125,6 +126,65 @@ def test_a_refitted_model_is_another_model(model, tmp_path):
     model.fit(X)
     with pytest.raises(SettingsError, match="another model is here"):
         model.save(tmp_path / "m")
+
+
+@pytest.mark.parametrize("bad", [np.full((20, 5), np.nan), pd.DataFrame({"z": [1.0, np.inf, 2.0]})])
+def test_a_failed_fit_changes_nothing(model, bad, tmp_path):
+    with pytest.raises(ValueError, match=r"NaN|infinity"):
+        model.fit(bad)
+    assert_same(dbull.load(model.save(tmp_path / "m").origin_.path), model)
+
+
+def test_a_folder_that_was_removed_is_written_anew(model, tmp_path):
+    model.save(tmp_path / "m").save(tmp_path / "m")
+    shutil.rmtree(tmp_path / "m")
+    model.save(tmp_path / "m")
+    assert ModelFolder(tmp_path / "m").generations() == [1]
+    assert_same(dbull.load(tmp_path / "m"), model)
+
+
+@pytest.mark.parametrize("note", [None, 5])
+def test_what_could_not_be_read_is_not_written(model, note, tmp_path):
+    with pytest.raises(SettingsError, match="must be text"):
+        model.save(tmp_path / "m", note=note)
+    assert not (tmp_path / "m").exists()
+    model.save(tmp_path / "m")
+    for generation in ("1", True, 1.0):
+        with pytest.raises(SettingsError, match="whole number"):
+            dbull.load(tmp_path / "m", generation)
+
+
+def test_a_device_that_is_not_here(tmp_path):
+    model = DEC(2, **JOINT, device=torch.device("cpu")).fit(X).save(tmp_path / "a")
+    assert dbull.load(tmp_path / "a").device == "cpu"
+    model.save(tmp_path / "b")
+    forge(tmp_path / "b", "settings", lambda settings: settings["parameters"].update(device="xpu:7"))
+    with pytest.warns(UserWarning, match=r"xpu:7.*not here.*on the CPU now"):
+        loaded = dbull.load(tmp_path / "b")
+    assert loaded.device == "cpu"
+    np.testing.assert_array_equal(loaded.predict(X), model.labels_)
+    with pytest.raises(ValueError, match="device must be one"):
+        dbull.load(tmp_path / "b", device="nonsense")
+    with pytest.raises(ValueError, match="device must be one"):
+        DEC(2, **JOINT, device="xpu:7").fit(X)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value"),
+    [("dof", "x"), ("dof", 0), ("device", 1e308), ("augment", {}), ("augment", {"name": "x"}), ("kind", [])],
+)
+def test_parameters_that_cannot_be(parameter, value, tmp_path):
+    DEC(2, **JOINT).fit(X).save(tmp_path / "m")
+    forge(tmp_path / "m", "settings", lambda settings: settings["parameters"].update({parameter: value}))
+    with pytest.raises(ModelFileError, match=r"manifest\.json"):
+        dbull.load(tmp_path / "m")
+
+
+def test_rows_are_not_collected_when_there_is_no_room_for_a_component(tmp_path):
+    full = CURL(**{**GROWING, "max_clusters": 2, "buffer_rows": 20}).fit(X)
+    assert full.n_clusters_ == 2
+    assert full._poor.n_rows == 0
+    assert full.partial_fit(X)._poor.n_rows == 0
 
 
 def test_two_writers_and_older_generations(model, tmp_path):

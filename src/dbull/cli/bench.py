@@ -30,7 +30,7 @@ def bench(
         typer.Option("--set", metavar="KEY=VALUE", help="Parameter of the method, typed as in TOML."),
     ] = None,
     method_path: Annotated[
-        str | None, typer.Option(metavar="PACKAGE.MODULE:CLASS", help="Any class as METHOD.")
+        str | None, typer.Option(metavar="PACKAGE.MODULE:CLASS", help="A class, instead of METHOD.")
     ] = None,
     label: Annotated[
         str | None, typer.Option(help="Name of this variant of the method in folders and tables.")

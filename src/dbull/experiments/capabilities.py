@@ -9,6 +9,7 @@ from dbull.methods.base import Capabilities
 
 __all__ = ["capabilities_of", "capability_table"]
 
+PAPER_METHODS = ("dbull", "dec", "vade", "vae-dp", "curl-f", "curl-d")
 HEADINGS = {
     "learns_representation": "representation learning",
     "learns_k": "learns K",
@@ -24,8 +25,8 @@ def capabilities_of(name: str) -> Capabilities | None:
     return declared
 
 
-def capability_table(names: Sequence[str]) -> str:
-    """Return a Markdown table of the methods that declare their capabilities."""
+def capability_table(names: Sequence[str] = PAPER_METHODS) -> str:
+    """Return a Markdown table of the methods that declare their capabilities; those of the paper, usually."""
     columns = [field.name for field in fields(Capabilities)]
     lines = [
         "| method | " + " | ".join(HEADINGS[column] for column in columns) + " |",

@@ -27,8 +27,9 @@ from dbull.lifelong.portable_networks import NETWORKS, Tensors, pack_networks, u
 from dbull.lifelong.records import Reader, check_fields, object_of
 from dbull.lifelong.settings import PRETRAININGS, epochs_for, recipe_for
 from dbull.lifelong.training import EpochTerms, Trainer, TrainingRows
-from dbull.methods.base import as_tensor, check_number, check_rows, new_seed
+from dbull.methods.base import as_tensor, check_number, check_rows, new_seed, unchanged_on_failure
 from dbull.methods.dbull_choices import augmentation, image_shape_of, networks
+from dbull.methods.devices import check_device
 from dbull.methods.storing import Stored
 from dbull.nets.adam import Adam
 from dbull.nets.inputs import KINDS, InputView, fit_inputs, guess_kind
@@ -211,6 +212,7 @@ def check_shared(model: Any) -> None:
     check_known("kind of data", model.kind, ("auto", *KINDS))
     check_known("likelihood", model.likelihood, ("auto", *LIKELIHOODS))
     check_known("pretraining", model.pretraining, PRETRAININGS)
+    check_device(model.device)
     if model.kind == "images" and model.image_shape is None:
         raise SettingsError("kind='images' needs image_shape, e.g. image_shape=(28, 28)")
     for name, least in (("latent_dim", 1), ("epochs", 0), ("joint_epochs", 0), ("batch_size", 1)):
@@ -289,7 +291,9 @@ class AutoencoderMethod(
 
         A fit that fails leaves the estimator as it was.
         """
-        return self._all_or_nothing(lambda: self._fit(X))
+        with unchanged_on_failure(self):
+            self._fit(X)
+        return self
 
     def fit_predict(self, X: ArrayLike, y: object = None, **kwargs: Any) -> NDArray[np.int64]:
         """Learn X and return the cluster id of each row."""
@@ -314,16 +318,6 @@ class AutoencoderMethod(
     def __sklearn_is_fitted__(self) -> bool:
         """Return whether a data set has been learned to the end."""
         return hasattr(self, "_n_features_out")
-
-    def _all_or_nothing(self, learn: Callable[[], None]) -> Any:
-        before = self.__dict__.copy()
-        try:
-            learn()
-        except BaseException:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
-        return self
 
     def _fit(self, X: ArrayLike) -> None:
         min_rows = max(2, self._min_rows())
@@ -361,6 +355,11 @@ class AutoencoderMethod(
         self._unpack_clusters(tensors, told["clusters"], where)
         self._n_features_out = self._vae.shape.latent_dim
         return self._vae.shape.n_values
+
+    def check_parameters(self) -> None:
+        """Name the first parameter that has a value it cannot have; `fit` does this too."""
+        check_shared(self)
+        self._min_rows()
 
     def _encoder_fingerprint(self) -> str:
         return encoder_fingerprint(self._vae)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -16,7 +17,15 @@ from sklearn.utils.validation import validate_data
 
 from dbull.errors import DataError
 
-__all__ = ["Capabilities", "as_tensor", "check_number", "check_rows", "drained", "new_seed"]
+__all__ = [
+    "Capabilities",
+    "as_tensor",
+    "check_number",
+    "check_rows",
+    "drained",
+    "new_seed",
+    "unchanged_on_failure",
+]
 
 Step = TypeVar("Step")
 Result = TypeVar("Result")
@@ -85,6 +94,18 @@ def check_number(
         ok = float(value) >= at_least
     if not ok:
         raise ValueError(f"{name} must be {allowed}; got {value!r}.")
+
+
+@contextmanager
+def unchanged_on_failure(estimator: BaseEstimator) -> Iterator[None]:
+    """Give an estimator back all its attributes if what is done here fails, an interrupt included."""
+    before = estimator.__dict__.copy()
+    try:
+        yield
+    except BaseException:
+        estimator.__dict__.clear()
+        estimator.__dict__.update(before)
+        raise
 
 
 def new_seed(random_state: Any) -> int:

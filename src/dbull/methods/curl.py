@@ -20,7 +20,7 @@ from dbull.lifelong.portable_networks import Tensors
 from dbull.lifelong.records import Reader, fail, number, whole
 from dbull.lifelong.training import EpochTerms
 from dbull.methods.autoencoder import AutoencoderMethod, Bench, Clock, by_size, descend, in_chunks, prepare
-from dbull.methods.base import Capabilities, as_tensor, check_number, check_rows
+from dbull.methods.base import Capabilities, as_tensor, check_number, check_rows, unchanged_on_failure
 from dbull.methods.curl_network import CurlNetwork
 from dbull.nets.adam import Adam
 from dbull.nets.augment import Augmentation
@@ -190,7 +190,9 @@ class CURL(AutoencoderMethod):
         """Learn the next data set of a stream; rows of earlier ones are not needed again. `y` is ignored."""
         if not self.__sklearn_is_fitted__():
             return self.fit(X)
-        return self._all_or_nothing(lambda: self._go_on(X))
+        with unchanged_on_failure(self):
+            self._go_on(X)
+        return self
 
     def _go_on(self, X: ArrayLike) -> None:
         self._min_rows()
@@ -275,7 +277,6 @@ class CURL(AutoencoderMethod):
         rate = bench.learning_rate if rate == "auto" else float(rate)
         optimiser = Adam(network.trained_parameters(), rate)
         n_rows = len(bench.trainer.rows.values)
-        grows = self.n_clusters is None
         network.train()
         for epoch in range(n_epochs):
             started, total = perf_counter(), 0.0
@@ -284,7 +285,8 @@ class CURL(AutoencoderMethod):
                 values, inputs = bench.show(rows)
                 bounds = self._bounds(bench, network, values, inputs)
                 total += -descend(optimiser, -bounds.mean(), "the components") * len(rows)
-                if grows and poor.look_at(bounds.detach(), values) and network.n_active < network.n_max:
+                may_grow = network.n_active < network.n_max  # never if the number is fixed
+                if may_grow and poor.look_at(bounds.detach(), values):
                     self._expand(bench, network, poor.take(), rate)
                 if past is not None and self.replay:
                     values = past.generate(len(rows), bench.generator)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +26,15 @@ from dbull.lifelong.inference import CHUNK_ROWS, decode_codes, encode_rows
 from dbull.lifelong.learn import Progress, learn, pretrain
 from dbull.lifelong.ledger import Event
 from dbull.lifelong.state import LearnerState
-from dbull.methods.base import Capabilities, as_tensor, check_number, check_rows, drained, new_seed
+from dbull.methods.base import (
+    Capabilities,
+    as_tensor,
+    check_number,
+    check_rows,
+    drained,
+    new_seed,
+    unchanged_on_failure,
+)
 from dbull.methods.dbull_choices import choose, choose_again
 from dbull.methods.dbull_storage import save
 from dbull.methods.storing import Origin, now
@@ -251,7 +258,7 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
             )
         elif hasattr(self, "state_") and not self.n_data_sets_:
             warnings.warn("fit forgets the pretraining; partial_fit goes on from it.", stacklevel=2)
-        with self._unchanged_on_failure():
+        with unchanged_on_failure(self):
             rows = self._first_rows(X)
             state = self._drained(self._learning(self._fresh(rows), rows))
             self._publish(state, rows)
@@ -264,7 +271,7 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
         `labels_`, `elbo_` and `history_` are those of X. `y` is ignored. A failure leaves the estimator as it
         was.
         """
-        with self._unchanged_on_failure():
+        with unchanged_on_failure(self):
             if hasattr(self, "state_"):
                 rows = as_tensor(check_rows(self, X, reset=False, min_rows=1, keep_float32=True))
                 state = self.state_
@@ -300,7 +307,7 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
         """
         if getattr(self, "n_data_sets_", 0) > 0:
             raise ValueError("pretrain comes before the first data set; this model has already learned some.")
-        with self._unchanged_on_failure():
+        with unchanged_on_failure(self):
             rows = self._first_rows(X)
             seed = new_seed(self.random_state)
             choices = choose(self, rows, seed)
@@ -325,16 +332,6 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
             events,
             events[0].evidence["novel_share"],
         )
-
-    @contextmanager
-    def _unchanged_on_failure(self) -> Iterator[None]:
-        before = self.__dict__.copy()
-        try:
-            yield
-        except BaseException:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
 
     def _first_rows(self, X: ArrayLike) -> torch.Tensor:
         return as_tensor(check_rows(self, X, reset=True, min_rows=2, keep_float32=True))

@@ -24,6 +24,7 @@ from dbull.lifelong.settings import (
 )
 from dbull.lifelong.state import LearnerState
 from dbull.methods.base import check_number
+from dbull.methods.devices import check_device
 from dbull.mixture.fit import FitSettings
 from dbull.mixture.search import SearchSettings
 from dbull.nets.augment import Augmentation, ImageShifts, MaskingNoise
@@ -88,17 +89,6 @@ def choose_again(model: DBULL, state: LearnerState, n_rows: int) -> tuple[LearnS
     recipe = recipe_for(model.objective, state.kind)
     settings = learn_settings(model, n_rows, recipe, pretrained=state.n_pretrain_rows > 0)
     return settings, augmentation(model, recipe, image_shape_of(model, model.n_features_in_))
-
-
-def check_device(name: str) -> None:
-    """Refuse a device that this PyTorch does not know or have."""
-    try:
-        torch.zeros(0, device=name)
-    except (RuntimeError, AssertionError, TypeError) as error:  # "cuda" without CUDA is an AssertionError
-        reason = str(error).splitlines()[0]
-        raise ValueError(
-            f"device must be one that PyTorch has here, such as 'cpu'; got {name!r} ({reason})."
-        ) from error
 
 
 def check_parameters(model: DBULL) -> None:

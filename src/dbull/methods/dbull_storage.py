@@ -15,6 +15,7 @@ from dbull.lifelong.records import check_fields, text
 from dbull.methods.storing import (
     Origin,
     anything,
+    chosen_device,
     columns_of,
     pack_parameters,
     place_for,
@@ -113,8 +114,7 @@ def load_generation(
         {"method": text, "parameters": anything, "reading": anything, "elbo": anything},
     )
     parameters = unpack_parameters(DBULL, settings["parameters"], augment, str(place / "manifest.json"))
-    if device is not None:
-        parameters["device"] = device
+    parameters["device"] = chosen_device(parameters.get("device"), device, place)
     model = DBULL(**parameters)
     earlier = [_event(event, folder) for event in folder.events(loaded.generation)] if events else None
     ledger = Ledger.from_json(

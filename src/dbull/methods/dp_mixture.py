@@ -18,7 +18,7 @@ from torch import Tensor
 from dbull.errors import DataError
 from dbull.lifelong.portable_networks import Tensors
 from dbull.lifelong.records import Reader, check_fields, fail, number, object_of, or_none, whole
-from dbull.methods.base import check_number, check_rows, drained, new_seed
+from dbull.methods.base import check_number, check_rows, drained, new_seed, unchanged_on_failure
 from dbull.methods.portable_mixture import COMPONENTS, pack_mixture, unpack_mixture
 from dbull.methods.storing import Stored
 from dbull.mixture.fit import FitSettings, fit_data_set
@@ -163,7 +163,8 @@ class DPMixture(Stored, ClusterMixin, DensityMixin, BaseEstimator):
 
     def fit(self, X: ArrayLike, y: object = None) -> DPMixture:
         """Forget everything, then learn the data set X. `y` is ignored."""
-        return self._learn(check_rows(self, X, reset=True, min_rows=2), first=True)
+        with unchanged_on_failure(self):
+            return self._learn(check_rows(self, X, reset=True, min_rows=2), first=True)
 
     def partial_fit(self, X: ArrayLike, y: object = None) -> DPMixture:
         """Learn the next data set of a stream, in several passes over it. `y` is ignored.
@@ -171,7 +172,8 @@ class DPMixture(Stored, ClusterMixin, DensityMixin, BaseEstimator):
         What earlier data sets taught is kept as sufficient statistics; their rows are not needed again.
         """
         first = not hasattr(self, "memory_")
-        return self._learn(check_rows(self, X, reset=first, min_rows=2 if first else 1), first)
+        with unchanged_on_failure(self):
+            return self._learn(check_rows(self, X, reset=first, min_rows=2 if first else 1), first)
 
     def fit_predict(self, X: ArrayLike, y: object = None, **kwargs: Any) -> NDArray[np.int64]:
         """Learn X and return the cluster id of each row."""

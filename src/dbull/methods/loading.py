@@ -34,8 +34,8 @@ def load(
 ) -> Any:
     """Return the model of a folder, to predict with or to go on learning, as if it had never been stored.
 
-    A `DBULL`, or whatever else was saved there. `labels_` and `history_`, which are about rows, are not kept;
-    `callback` and a `random_state` that is no whole number are None.
+    A `DBULL`, or whatever else was saved there. `labels_`, `history_` and `chosen_`, which are about one fit,
+    and what `set_output` said are not kept; `callback` and a `random_state` that is no whole number are None.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def load(
     augment
         The function that the model was given as `augment`, if it was one of your own.
     device
-        Where the networks go, if not where they were.
+        Where the networks go, if not where they were; on the CPU, with a warning, if that is not here.
 
     Raises
     ------

@@ -13,15 +13,17 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from dbull.errors import ModelFileError, SettingsError, check_known, did_you_mean
+from dbull.errors import ModelFileError, SettingsError, did_you_mean
 from dbull.lifelong.portable_networks import Tensors, fitting
 from dbull.lifelong.records import check_fields, fail, list_of, or_none, text
+from dbull.methods.devices import check_device, device_here
 from dbull.nets.augment import Augmentation, ImageShifts, MaskingNoise
 from dbull.store import Checkpoint, Loaded, ModelFolder
 
 __all__ = [
     "Origin",
     "Stored",
+    "chosen_device",
     "columns_of",
     "now",
     "pack_parameters",
@@ -76,6 +78,7 @@ class Stored:
             if another process went on from the same generation
         """
         check_is_fitted(self)
+        self.check_parameters()
         folder, origin = place_for(self, path)
         tensors, learner = self._pack()
         checkpoint = Checkpoint(
@@ -91,6 +94,10 @@ class Stored:
         manifest = folder.commit(checkpoint, None if origin is None else origin.generation)
         self.origin_ = Origin(folder.path.resolve(), manifest.generation)
         return self
+
+    def check_parameters(self) -> None:
+        """Name the first parameter that has a value it cannot have."""
+        raise NotImplementedError
 
     def _pack(self) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
         """Return groups of tensors and a document of plain values: all that was learned."""
@@ -122,11 +129,15 @@ def restore(
     parameters = unpack_parameters(
         kind, checkpoint.settings.get("parameters"), augment, str(place / "manifest.json")
     )
-    if device is not None:
-        if "device" not in parameters:
-            raise SettingsError(f"{place}: a model of {kind.__name__} has no device; load it without")
-        parameters["device"] = device
+    if "device" in parameters:
+        parameters["device"] = chosen_device(parameters["device"], device, place)
+    elif device is not None:
+        raise SettingsError(f"{place}: a model of {kind.__name__} has no device; load it without")
     model = kind(**parameters)
+    try:
+        model.check_parameters()
+    except ValueError as error:
+        fail(str(place / "manifest.json"), str(error).rstrip("."))
     where = str(place / "learner.json")
     with fitting(where):
         n_columns = model._unpack(
@@ -136,6 +147,16 @@ def restore(
     if loaded.generation == folder.latest():
         model.origin_ = Origin(folder.path.resolve(), loaded.generation)
     return model
+
+
+def chosen_device(stored: Any, asked: str | None, place: Path) -> str:
+    """Return where stored networks go: where the caller says, else where they were, if that is here."""
+    if asked is not None:
+        check_device(asked)
+        return str(asked)
+    if not isinstance(stored, str):
+        fail(str(place / "manifest.json"), f"device is {stored!r:.50}")
+    return device_here(stored)
 
 
 def now() -> str:
@@ -155,13 +176,14 @@ def place_for(model: Any, path: str | os.PathLike[str]) -> tuple[ModelFolder, Or
     """Return the folder to write a model to, and where the model comes from, if from there."""
     folder = ModelFolder(path)
     origin: Origin | None = getattr(model, "origin_", None)
-    if origin is not None and origin.path == Path(path).resolve():
-        return folder, origin
-    if folder.generations():
+    generations = folder.generations()
+    if not generations:
+        return folder, None  # also where its earlier generations were removed
+    if origin is None or origin.path != Path(path).resolve():
         raise SettingsError(
             f"{folder.path}: another model is here; load it and go on from it, or save to another folder"
         )
-    return folder, None
+    return folder, origin
 
 
 def columns_of(model: Any) -> dict[str, Any]:
@@ -197,6 +219,8 @@ def pack_parameters(model: Any) -> dict[str, Any]:
     for name, value in packed.items():
         if isinstance(value, np.generic):
             packed[name] = value.item()
+        elif name == "device":
+            packed[name] = str(value)
         elif name in ("hidden_dims", "image_shape", "fresh_sizes") and not isinstance(value, str | None):
             packed[name] = [int(part) for part in value]
     return packed
@@ -224,7 +248,8 @@ def unpack_parameters(kind: Any, packed: Any, augment: Augmentation | None, wher
                 )
             parameters["augment"] = augment
         else:
-            check_known("augmentation", str(chosen), AUGMENTATIONS)
+            if chosen not in AUGMENTATIONS:
+                fail(where, f"unknown augmentation {chosen!r:.40}")
             kept = AUGMENTATIONS[str(chosen)]
             readers = {field.name: anything for field in fields(kept)}
             rest = {key: value for key, value in told.items() if key != "name"}

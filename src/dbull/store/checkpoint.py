@@ -74,6 +74,10 @@ class Checkpoint:
                     f"{name!r} cannot name a file of a model: give at most 61 lower-case letters, digits, "
                     "- and _, and not manifest, events or learned"
                 )
+        if not isinstance(self.note, str) or not isinstance(self.time, str | None):
+            raise SettingsError(
+                f"a note and a time must be texts, got {self.note!r:.50} and {self.time!r:.50}"
+            )
         for event in self.events:
             if "generation" in event:
                 raise SettingsError(f"an event may not have a field 'generation', got {dict(event)!r:.80}")

@@ -337,6 +337,8 @@ class ModelFolder:
                 f"{self.path}: there is no model here; name the folder of a model, or learn one"
             )
         number = latest if generation is None else generation
+        if not isinstance(number, int) or isinstance(number, bool):
+            raise SettingsError(f"a generation is a whole number, got {number!r:.50}")
         if generation_number(generation_name(number)) is None or not os.path.lexists(self.folder(number)):
             raise SettingsError(
                 f"{self.path}: there is no generation {number}; there are {_ranges(self.generations())}"
