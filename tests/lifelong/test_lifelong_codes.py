@@ -1,4 +1,4 @@
-"""The mixture on the codes: components that no row chooses go, and what they held goes to the others."""
+"""The mixture on the codes: it is searched afresh if it is stuck, and components that no row chooses go."""
 
 import numpy as np
 import pytest
@@ -7,6 +7,7 @@ import torch
 from dbull.lifelong.codes import CodeMixture
 from dbull.mixture.fit import FitSettings
 from dbull.mixture.memory import StatsMemory
+from dbull.mixture.search import SearchSettings
 from dbull.mixture.updates import Points, summarize
 from synthetic import gaussian_clusters
 
@@ -67,3 +68,47 @@ def test_the_past_stays_though_no_row_chooses_it(mixture, codes):
     spread_thinly(mixture, codes, established=True)
     mixture.dissolve_unchosen(codes, None)
     assert mixture.memory.n_components == 3
+
+
+def test_what_is_stuck_is_found_afresh(mixture, codes):
+    memory = StatsMemory.empty(3)
+    stuck = CodeMixture(memory, FitSettings(), False, torch.Generator().manual_seed(1))
+    stuck.search(codes, None, births=False)
+    assert memory.n_components == 1
+    low = stuck.fitted.bound
+    stuck.search_afresh(codes, None, torch.Generator().manual_seed(0), least_gain=10.0)
+    assert (memory.n_components, stuck.fitted.bound) == (1, low), "not enough of a gain"
+    stuck.search_afresh(codes, None, torch.Generator().manual_seed(0))
+    assert stuck.memory is memory
+    assert stuck.fitted.bound > low
+    assert torch.equal(stuck.labels, mixture.labels)
+    assert torch.equal(stuck.responsibilities, mixture.responsibilities)
+    assert torch.equal(memory.total.sum_zz, mixture.memory.total.sum_zz)
+    assert memory.fold() == {0: 0, 1: 1}
+    stuck.search(codes, None)  # and it can go on from there
+    assert memory.n_components == 2
+
+
+def test_what_is_better_stays(mixture, codes):
+    """Afresh nothing is found where births are off; the generator of the mixture is not touched."""
+    mixture.settings = FitSettings(search=SearchSettings(fresh_sizes=()))
+    before = mixture.fitted, mixture.labels, mixture.memory.stream
+    numbers = mixture.generator.get_state()
+    mixture.search_afresh(codes, None, torch.Generator().manual_seed(0))
+    assert (mixture.fitted, mixture.labels, mixture.memory.stream) == before
+    assert torch.equal(mixture.generator.get_state(), numbers)
+
+
+def test_the_bound_is_that_of_the_evidence_that_may_speak(codes):
+    """With all evidence it is the bound that the fit reports; with less it is a smaller number of nats."""
+    capped = CodeMixture(
+        StatsMemory.empty(3), FitSettings(max_evidence=75.0), False, torch.Generator().manual_seed(0)
+    )
+    free = CodeMixture(
+        StatsMemory.empty(3), FitSettings(max_evidence=150.0), False, torch.Generator().manual_seed(0)
+    )
+    for mixture in (capped, free):
+        mixture.search(codes, None)
+    assert (capped.fitted.weight, free.fitted.weight) == (0.5, 1.0)
+    assert free.fitted.bound == pytest.approx(free.fitted.elbo, rel=1e-4)
+    assert capped.fitted.bound == pytest.approx(capped.fitted.elbo / 2, rel=0.1)

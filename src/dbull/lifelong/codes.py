@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import torch
 from torch import Tensor
@@ -101,6 +101,24 @@ class CodeMixture:
         if self._held_by is not None:
             self.changed_share = float((held_by != self._held_by).double().mean())
         self._held_by = held_by
+
+    def search_afresh(
+        self, mean: Tensor, var: Tensor | None, generator: torch.Generator, least_gain: float = 0.0
+    ) -> None:
+        """Search from nothing on the codes as they are now; keep what is found if its bound is higher.
+
+        A mixture that has followed the encoder may be stuck where the first codes had put it. For a first
+        data set only: components of the past cannot be searched again. `least_gain` is the share of the bound
+        that must be gained.
+        """
+        assert not bool(self.memory.established.any()), "components of the past are there"
+        fresh = CodeMixture(StatsMemory.empty(mean.shape[1]), self.settings, self.use_variance, generator)
+        fresh.search(mean, var)
+        if fresh.fitted.bound - self.fitted.bound <= least_gain * abs(self.fitted.bound):
+            return
+        for part in fields(StatsMemory):
+            setattr(self.memory, part.name, getattr(fresh.memory, part.name))
+        self.labels, self.responsibilities, self._fitted = fresh.labels, fresh.responsibilities, fresh.fitted
 
     def dissolve_unchosen(self, mean: Tensor, var: Tensor | None) -> None:
         """Remove newborn components that are no row's first choice; the others take their share of rows.

@@ -187,6 +187,10 @@ def _alternate(
         if stands_still and mixture.changed_share <= s.stable_share:
             break
         before = terms.elbo
+    if past is None and s.joint_births and n_epochs > 0:
+        # With numbers of its own, so that a search in vain changes nothing that follows.
+        numbers = torch.Generator().manual_seed(trainer.generator.initial_seed())
+        mixture.search_afresh(*trainer.encode(), numbers, s.stable_gain)
 
 
 def decayed(rate: float, done: float) -> float:

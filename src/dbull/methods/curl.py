@@ -32,6 +32,9 @@ __all__ = ["CURL", "PoorRows"]
 HIDDEN_DIMS = (500, 500)  # as in the original's experiments on shuffled data
 EXPANSION_PASSES = 10  # over the buffer, for the heads of a new component
 BATCH_ROWS = 100  # from scratch, as in the original
+# From scratch codes carry nothing at first; data that have little to tell beyond their mean need thousands of
+# steps until they do, and of few rows there are few steps in an epoch.
+FEW_ROWS, LEAST_EPOCHS = 5000, 400
 SCRATCH_RATE = 0.5  # of the usual learning rate: 1e-3 for layers of 500, as in the original
 # Components that a row's bound looks at while they are added. A new one begins as a copy, and copies share
 # every row evenly for thousands of steps, since that costs no bound; each row then runs through all of them.
@@ -94,7 +97,8 @@ class CURL(AutoencoderMethod):
     replay : bool, default=True
         Whether `partial_fit` trains on generated rows of the past as well.
     joint_epochs : "auto" or int, default="auto"
-        Epochs of this model on each data set; "auto": as many as the autoencoder has.
+        Epochs of this model on each data set; "auto": as many as the autoencoder has, but 400 on a first data
+        set of less than 5,000 rows if components are added.
     joint_learning_rate : "auto" or float, default="auto"
         Of Adam in this second stage; "auto": `learning_rate`.
     kind, image_shape, latent_dim, hidden_dims, likelihood, front_end, augment, pretraining, epochs
@@ -239,6 +243,8 @@ class CURL(AutoencoderMethod):
         bench = self._prepare(rows, seed)
         n_epochs = self._n_joint(bench)
         if self._from_scratch:
+            if self.joint_epochs == "auto" and len(rows) < FEW_ROWS:
+                n_epochs = max(n_epochs, LEAST_EPOCHS)
             # After it nothing would be explained poorly, and one component would be all.
             bench = replace(bench, n_epochs=0)
         clock = Clock(bench.n_epochs + n_epochs)

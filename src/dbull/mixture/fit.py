@@ -59,6 +59,7 @@ class Fitted:
     posterior: MixturePosterior  # from all statistics at full weight
     elbo: float  # bound on the evidence of all data, past and present
     weight: float  # what each observation counted when structure was decided
+    bound: float  # on the evidence when each observation counts that much
 
 
 def default_evidence(n_dims: int, n_components: int) -> float:
@@ -114,6 +115,7 @@ def fit_data_set(
     )
     yield from search.run()
 
+    bound = search.evidence.elbo(memory.total)
     prior = search.evidence.prior
     if s.prior is None and pooled_rows > 0:
         # All observations count in full from here, those of the past too, and so does the expectation of a
@@ -126,4 +128,4 @@ def fit_data_set(
     ):
         yield FitProgress("final", memory.n_components, elbo)
     memory.sort_by_size()
-    return Fitted(prior, full.posterior(memory.total), full.elbo(memory.total), search.evidence.weight)
+    return Fitted(prior, full.posterior(memory.total), full.elbo(memory.total), search.evidence.weight, bound)
