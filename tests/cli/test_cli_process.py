@@ -61,11 +61,20 @@ def wait_for_lines(path: Path, n_lines: int, process) -> None:
     raise AssertionError(f"{path} never had {n_lines} lines; exit code {process.poll()}")
 
 
+def timed(code: str) -> tuple[str, float]:
+    """Run code in a process of its own; return what it printed and its processor time."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=True
+    )
+    return done.stdout, resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+
+
 @pytest.mark.parametrize(
     ("arguments", "words", "needless"),
     [
         (["--help"], "bench", ("torch", "sklearn", "scipy", "numpy", "matplotlib")),
-        (["bench", "--list"], "split-digits", ("torch", "sklearn", "matplotlib")),
+        (["bench", "--list"], "split-digits", ("torch", "sklearn", "scipy.sparse", "matplotlib")),
     ],
 )
 def test_short_answers_import_nothing_heavy(arguments, words, needless):
@@ -73,14 +82,11 @@ def test_short_answers_import_nothing_heavy(arguments, words, needless):
         f"import sys; sys.argv = ['dbull', *{arguments}]; import dbull.cli\ntry: dbull.cli.main()\nfinally:\n"
     )
     code += f" print([m for m in {needless} if m in sys.modules])"
-    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=True
-    )
-    assert done.stdout.rstrip().endswith("[]")
-    assert words in done.stdout
-    # Processor time, which a busy machine stretches least.
-    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before < 1.0
+    said, seconds = timed(code)
+    assert said.rstrip().endswith("[]")
+    assert words in said
+    # Processor time beside that of what no command can do without, in the same moment: machines differ.
+    assert seconds < 4 * timed("import numpy, typer, rich.console")[1]
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,14 @@
 """The one record type in which every data set travels: values, labels kept apart, where they come from."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import scipy.sparse
+import scipy  # its parts are imported when they are first used
 
 from dbull.errors import DataError
 
@@ -19,7 +21,7 @@ KINDS = ("images", "text", "features", "records")
 class Samples:
     """What a reader finds in the files of a data set; :class:`Dataset` adds where they came from."""
 
-    x: "np.ndarray | scipy.sparse.csr_matrix"
+    x: np.ndarray | scipy.sparse.csr_matrix
     y_true: np.ndarray | None
     label_names: tuple[str, ...]
     sample_shape: tuple[int, ...]
@@ -54,7 +56,7 @@ class Dataset:
     """
 
     name: str
-    x: "np.ndarray | scipy.sparse.csr_matrix"
+    x: np.ndarray | scipy.sparse.csr_matrix
     y_true: np.ndarray | None
     sample_shape: tuple[int, ...]
     kind: str
@@ -93,5 +95,5 @@ class Dataset:
 def dense_rows(x: Any, rows: np.ndarray | slice) -> np.ndarray:
     """Return the chosen rows as a dense, contiguous float32 array of their own, (n, d)."""
     chosen = x[rows]
-    dense = chosen.toarray() if scipy.sparse.issparse(chosen) else chosen
+    dense = chosen if isinstance(chosen, np.ndarray) else chosen.toarray()
     return np.array(dense, dtype=np.float32, order="C")

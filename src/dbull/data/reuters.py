@@ -3,11 +3,13 @@
 The ready file and the recipe from raw word counts give the same bytes; whichever file is there is used.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-import scipy.sparse
+import scipy  # its parts are imported when they are first used
 
 from dbull.data.dataset import Samples
 from dbull.data.files import DataFile

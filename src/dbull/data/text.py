@@ -1,9 +1,11 @@
 """From raw text to tf-idf."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 import numpy as np
-import scipy.sparse
+import scipy  # its parts are imported when they are first used
 
 __all__ = ["N_WORDS", "tfidf"]
 
