@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -116,9 +116,9 @@ class CodeMixture:
         fresh.search(mean, var)
         if fresh.fitted.bound - self.fitted.bound <= least_gain * abs(self.fitted.bound):
             return
-        for part in fields(StatsMemory):
-            setattr(self.memory, part.name, getattr(fresh.memory, part.name))
-        self.labels, self.responsibilities, self._fitted = fresh.labels, fresh.responsibilities, fresh.fitted
+        self.memory.adopt(fresh.memory)
+        self.labels, self.responsibilities = fresh.labels, fresh.responsibilities
+        self._fitted, self._held_by = fresh.fitted, fresh._held_by
 
     def dissolve_unchosen(self, mean: Tensor, var: Tensor | None) -> None:
         """Remove newborn components that are no row's first choice; the others take their share of rows.

@@ -16,6 +16,7 @@ from dbull.lifelong.drift import encoder_fingerprint
 from dbull.lifelong.imprint import Imprint
 from dbull.lifelong.ledger import Ledger
 from dbull.lifelong.novelty import Calibration
+from dbull.lifelong.portable_mixture import pack_memory, unpack_memory
 from dbull.lifelong.portable_networks import (
     NETWORKS,
     Tensors,
@@ -26,21 +27,19 @@ from dbull.lifelong.portable_networks import (
 )
 from dbull.lifelong.records import Reader, check_fields, fail, list_of, number, object_of, text, whole
 from dbull.lifelong.state import LearnerState
-from dbull.mixture.memory import StatsMemory
 from dbull.mixture.posterior import global_step
 from dbull.mixture.prior import MixturePrior
-from dbull.mixture.stats import SufficientStats
 
 __all__ = ["pack_state", "unpack_state"]
 
 
 def pack_state(state: LearnerState) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
     """Return groups of tensors and a document of plain values; the ledger is not among them."""
-    overall, prior = state.memory.overall, state.prior
+    prior = state.prior
     tensors, networks = pack_networks(state.view, state.vae)
     tensors |= {
         "mixture": {
-            **{name: getattr(overall, name) for name in ("counts", "sum_z", "sum_zz", "entropy")},
+            **pack_memory(state.memory),
             "prior_mean": prior.mean,
             "prior_scale_inv": prior.scale_inv,
         },
@@ -89,11 +88,8 @@ def _unpack(
 ) -> LearnerState:
     mixture, parts = tensors["mixture"], told["components"]
     check_kind(tensors, "mixture", torch.float64, where)
-    stats = SufficientStats(*(mixture[name] for name in ("counts", "sum_z", "sum_zz", "entropy")))
-    n, dims = len(parts["ids"]), told["networks"]["latent_dim"]
-    shapes = [tuple(part.shape) for part in (stats.counts, stats.sum_z, stats.sum_zz, stats.entropy)]
-    if shapes != [(n,), (n, dims), (n, dims, dims), (n,)]:
-        fail(where, f"statistics of shapes {shapes} for {n} components of {dims} dimensions")
+    dims = told["networks"]["latent_dim"]
+    memory = unpack_memory(mixture, parts["ids"], parts["next_id"], parts["n_given"], dims, where)
     prior = MixturePrior(
         told["prior"]["concentration"],
         mixture["prior_mean"],
@@ -103,20 +99,7 @@ def _unpack(
     )
     if prior.mean.shape != (dims,) or prior.scale_inv.shape != (dims, dims):
         fail(where, f"a prior of shape {tuple(prior.scale_inv.shape)} for codes of {dims} dimensions")
-    memory = StatsMemory(
-        [],
-        SufficientStats.zeros(n, dims),
-        stats,
-        tuple(parts["ids"]),
-        torch.ones(n, dtype=torch.bool),
-        parts["next_id"],
-        parts["n_given"],
-    )
-    if (
-        len(parts["clusters"]) != n
-        or len(set(memory.ids)) != n
-        or max(memory.ids, default=-1) >= memory.n_given
-    ):
+    if len(parts["clusters"]) != memory.n_components:
         fail(where, "components and their clusters do not agree")
     owner = dict(zip(memory.ids, parts["clusters"], strict=True))
     if set(ledger.living_ids) != set(owner.values()):

@@ -16,10 +16,10 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from dbull.errors import DataError
+from dbull.lifelong.portable_mixture import pack_memory, pack_posterior, unpack_memory, unpack_posterior
 from dbull.lifelong.portable_networks import Tensors
-from dbull.lifelong.records import Reader, check_fields, fail, number, object_of, or_none, whole
+from dbull.lifelong.records import Reader, check_fields, fail, list_of, number, object_of, or_none, whole
 from dbull.methods.base import check_number, check_rows, drained, new_seed, unchanged_on_failure
-from dbull.methods.portable_mixture import COMPONENTS, pack_mixture, unpack_mixture
 from dbull.methods.storing import Stored
 from dbull.mixture.fit import FitSettings, fit_data_set
 from dbull.mixture.memory import StatsMemory
@@ -39,7 +39,7 @@ DOCUMENT: dict[str, Reader] = {  # plain values of a saved mixture
     "n_rows": whole,
     "elbo": or_none(number),
     "limit": number,
-    "components": object_of(COMPONENTS),
+    "components": object_of({"ids": list_of(whole), "n_given": whole}),
 }
 
 
@@ -331,7 +331,7 @@ class DPMixture(Stored, ClusterMixin, DensityMixin, BaseEstimator):
         return nearest
 
     def _pack(self) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
-        tensors, components = pack_mixture(self.memory_, self._posterior)
+        tensors = {**pack_memory(self.memory_), **pack_posterior(self._posterior)}
         coords = {
             "shift": torch.from_numpy(self._coords.shift),
             "scale": torch.from_numpy(self._coords.scale),
@@ -342,7 +342,7 @@ class DPMixture(Stored, ClusterMixin, DensityMixin, BaseEstimator):
             "n_rows": self.n_rows_seen_,
             "elbo": self.elbo_ if math.isfinite(self.elbo_) else None,
             "limit": self._coords.limit,
-            "components": components,
+            "components": {"ids": list(self.memory_.ids), "n_given": self.memory_.n_given},
         }
         return {"mixture": tensors, "coordinates": coords}, document
 
@@ -352,9 +352,10 @@ class DPMixture(Stored, ClusterMixin, DensityMixin, BaseEstimator):
         if shift.shape != scale.shape or shift.ndim != 1 or {shift.dtype, scale.dtype} != {np.dtype(float)}:
             fail(where, f"coordinates are {shift.dtype} {shift.shape} and {scale.dtype} {scale.shape}")
         self._coords = _Coordinates(shift, scale, told["limit"])
-        self.memory_, posterior = unpack_mixture(
-            tensors["mixture"], told["components"], len(shift), ids_given, where
-        )
+        ids, mixture = told["components"]["ids"], tensors["mixture"]
+        n_given = max(told["components"]["n_given"], ids_given)  # no id is given again after a rollback
+        self.memory_ = unpack_memory(mixture, ids, n_given, n_given, len(shift), where)
+        posterior = unpack_posterior(mixture, len(ids), len(shift), where)
         self._seed, self.n_data_sets_, self.n_rows_seen_ = told["seed"], told["n_data_sets"], told["n_rows"]
         self.elbo_ = math.nan if told["elbo"] is None else told["elbo"]
         self._publish(posterior)
