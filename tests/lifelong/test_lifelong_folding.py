@@ -7,15 +7,18 @@ import pytest
 import torch
 
 from dbull.errors import NumericalError
+from dbull.lifelong import folding
 from dbull.lifelong.drift import encoder_fingerprint
 from dbull.lifelong.inference import encode_rows
-from dbull.lifelong.learn import learn, novelty_of, pretrain
-from dbull.lifelong.novelty import Calibration, cluster_scores
+from dbull.lifelong.learn import learn, pretrain
+from dbull.lifelong.novelty import Calibration, cluster_peak, cluster_scores
 from dbull.lifelong.settings import LearnSettings
 from dbull.lifelong.state import LearnerState
+from dbull.lifelong.triage import strangeness
 from dbull.mixture.posterior import global_step
 from dbull.nets.inputs import fit_inputs
 from dbull.nets.vae import VAE, NetworkShape
+from dbull.probability.normal_wishart import expected_covariance
 from synthetic import gaussian_clusters
 
 SETTINGS = {
@@ -72,8 +75,9 @@ def trained(rows):
 
 @pytest.mark.parametrize("encoder", ["identity", "mlp"])
 @pytest.mark.parametrize("use_variance", [False, True])
-def test_with_a_fixed_encoder_arrivals_add_up_to_one_shot(rows, trained, encoder, use_variance):
+def test_with_a_fixed_encoder_arrivals_add_up_to_one_shot(rows, trained, encoder, use_variance, monkeypatch):
     """Whatever was born in between: all moments are those of all rows at once, each counted once."""
+    monkeypatch.setattr(folding, "FEWEST_ROWS", 0)  # what small components hide is another test's matter
     state = make_state(rows, "identity") if encoder == "identity" else trained
     settings = LearnSettings(freeze=True, novelty=False, use_encoder_variance=use_variance, **SETTINGS)
     for part in rows.split(110):
@@ -88,8 +92,9 @@ def test_with_a_fixed_encoder_arrivals_add_up_to_one_shot(rows, trained, encoder
 
 
 @pytest.mark.parametrize("encoder", ["identity", "mlp"])
-def test_each_component_has_the_moments_of_its_rows(data, trained, encoder):
+def test_each_component_has_the_moments_of_its_rows(data, trained, encoder, monkeypatch):
     """Clusters far apart, so that rows are wholly in one: per component as by hand, over three arrivals."""
+    monkeypatch.setattr(folding, "FEWEST_ROWS", 0)
     rows, labels = data
     state = make_state(rows, "identity") if encoder == "identity" else trained
     settings = LearnSettings(freeze=True, novelty=False, **SETTINGS)
@@ -111,6 +116,21 @@ def test_each_component_has_the_moments_of_its_rows(data, trained, encoder):
         torch.testing.assert_close(
             state.memory.total.sum_zz[k], mine.T @ mine, rtol=tolerance, atol=tolerance * 100
         )
+
+
+@pytest.mark.parametrize("encoder", ["identity", "mlp"])
+def test_small_components_keep_count_and_mean_alone(rows, trained, encoder):
+    """Their covariance is the one that the prior expects of any component, whatever their rows."""
+    state = make_state(rows, "identity") if encoder == "identity" else trained
+    few = torch.cat([rows[:120], rows[:12] + 60.0])
+    state = drained(learn(state, few, LearnSettings(freeze=True, **SETTINGS), None))[1]
+    total = state.memory.total
+    small = (total.counts < folding.FEWEST_ROWS).nonzero()[:, 0].tolist()
+    assert small
+    expected = expected_covariance(state.prior.base)[0]
+    for k in small:
+        mean = total.sum_z[k] / total.counts[k]
+        torch.testing.assert_close(total.sum_zz[k] / total.counts[k] - torch.outer(mean, mean), expected)
 
 
 def test_after_an_arrival_nothing_of_it_is_left_beside_the_statistics(rows, trained):
@@ -203,7 +223,8 @@ def test_scales_of_strangeness_are_of_the_rows_learned(known, rows):
             continue
         scores = cluster_scores(inputs[own == cluster], known.imprints_of(cluster))
         usual = scores[scores >= before.threshold(3.0)]
-        want = before + Calibration.of(usual)
+        want = before + Calibration.of(usual, cluster_peak(known.imprints_of(cluster)) - usual)
+        assert after.calibrations[cluster].depths == want.depths
         assert after.calibrations[cluster].n_rows == want.n_rows
         assert after.calibrations[cluster].total == pytest.approx(want.total, rel=1e-9)
 
@@ -225,15 +246,21 @@ def test_an_arrival_of_strangers_alone_changes_no_statistics(known, rows):
 def test_novelty_of_what_is_known_and_of_what_is_not(known, rows):
     near = known.view.inputs(known.view.values(rows[150:]))
     far = known.view.inputs(known.view.values(rows[150:] + 30.0))
-    assert novelty_of(known, near) < 0.3
-    assert novelty_of(known, far) == 1.0
+    assert strangeness(known, near).novel_share() < 0.3
+    assert strangeness(known, far).novel_share() == 1.0
 
 
 def test_novelty_when_clusters_cannot_say(known, rows):
     inputs = known.view.inputs(known.view.values(rows[:9]))
-    assert novelty_of(replace(known, imprints={}), inputs) == 1.0
-    # A cluster without a scale of its own finds nothing strange.
-    assert novelty_of(replace(known, calibrations={}), inputs + 30.0) == 0.0
+    assert strangeness(replace(known, imprints={}), inputs) is None
+    # Clusters without a scale find nothing strange.
+    seen = strangeness(replace(known, calibrations={}), inputs + 30.0)
+    assert seen.novel_share() == 0.0
+    assert not bool(seen.strange_to_all(3.0).any())
+    # One without a scale takes that of the others.
+    first = min(known.calibrations)
+    seen = strangeness(replace(known, calibrations={first: known.calibrations[first]}), inputs + 30.0)
+    assert bool(seen.strange_to_all(3.0).all())
 
 
 def test_little_new_is_learned_gently(known, rows):

@@ -15,6 +15,7 @@ from dbull.lifelong.novelty import (
     FEWEST_ROWS,
     MOST_ROWS,
     Calibration,
+    cluster_peak,
     cluster_scores,
     cross_scores,
     novel_share,
@@ -32,13 +33,18 @@ def rows_at(centre, n_rows, seed=0, n_columns=6):
     return torch.tensor(centre + rng.normal(size=(n_rows, n_columns)), dtype=torch.float32)
 
 
+def calibration_of(numbers, peak=1e4):
+    scores = scores_of(numbers)
+    return Calibration.of(scores, peak - scores)
+
+
 # The scale.
 
 
 @given(NUMBERS, NUMBERS)
 def test_calibrations_add_up_to_that_of_all_scores(a, b):
-    got = Calibration.of(scores_of(a)) + Calibration.of(scores_of(b))
-    want = Calibration.of(scores_of(a + b))
+    got, want = calibration_of(a) + calibration_of(b), calibration_of(a + b)
+    assert dict(got.depths) == dict(want.depths)
     assert got.n_rows == want.n_rows == len(a) + len(b)
     assert got.total == pytest.approx(want.total, rel=1e-9, abs=1e-6)
     assert got.total_squares == pytest.approx(want.total_squares, rel=1e-9, abs=1e-6)
@@ -47,23 +53,23 @@ def test_calibrations_add_up_to_that_of_all_scores(a, b):
 @given(NUMBERS, st.floats(0, 10))
 def test_the_threshold_is_standard_deviations_below_the_mean(numbers, n_std):
     want = np.mean(numbers) - n_std * np.std(numbers)
-    assert Calibration.of(scores_of(numbers)).threshold(n_std) == pytest.approx(want, rel=1e-6, abs=0.01)
+    assert calibration_of(numbers).threshold(n_std) == pytest.approx(want, rel=1e-6, abs=0.01)
 
 
 def test_without_scores_nothing_is_strange():
     assert Calibration().threshold(3.0) == -math.inf
-    assert Calibration.of(scores_of([])) == Calibration()
-    some = Calibration.of(scores_of([1.0, 2.0]))
+    assert calibration_of([]) == Calibration()
+    some = calibration_of([1.0, 2.0])
     assert Calibration() + some == some
 
 
 def test_equal_scores_have_no_spread():
     """Rounding must not make the variance negative."""
-    assert Calibration.of(scores_of([0.1] * 3)).threshold(3.0) == pytest.approx(0.1)
+    assert calibration_of([0.1] * 3).threshold(3.0) == pytest.approx(0.1)
 
 
 def test_without_a_limit_nothing_is_strange():
-    assert Calibration.of(scores_of([1.0, 2.0, 3.0])).threshold(math.inf) == -math.inf
+    assert calibration_of([1.0, 2.0, 3.0]).threshold(math.inf) == -math.inf
 
 
 # Scores.
@@ -88,8 +94,10 @@ def test_a_cluster_is_the_mixture_of_its_imprints():
 def test_cross_scores_are_usual_for_rows_that_come_later():
     """Their mean and spread are those of fresh rows; what an imprint has seen scores far too well."""
     rows, later = rows_at(0.0, 600, 4, 40), rows_at(0.0, 2000, 5, 40)
-    crossed = cross_scores(rows, torch.zeros(600, dtype=torch.int64), 20, torch.Generator().manual_seed(0))
-    assert len(crossed) == 600
+    labels = torch.zeros(600, dtype=torch.int64)
+    crossed, depths = cross_scores(rows, labels, 20, torch.Generator().manual_seed(0))
+    assert len(crossed) == len(depths) == 600
+    assert bool((depths > 0).all())
     fresh = log_densities(imprint_of(rows[:300], 20), later)
     seen = log_densities(imprint_of(rows[:300], 20), rows[:300])
     error = float(fresh.std()) / math.sqrt(600)
@@ -102,7 +110,7 @@ def test_cross_scores_take_each_row_by_the_other_half():
     """One row far away from all others: no imprint that it is scored by has seen it."""
     rows = rows_at(0.0, 80, 6)
     rows[17] = 1000.0
-    scores = cross_scores(rows, torch.zeros(80, dtype=torch.int64), 3, torch.Generator().manual_seed(1))
+    scores, _ = cross_scores(rows, torch.zeros(80, dtype=torch.int64), 3, torch.Generator().manual_seed(1))
     assert len(scores) == 80
     strangest = scores.sort().values
     assert float(strangest[0]) < -1e5
@@ -114,8 +122,8 @@ def test_cross_scores_know_the_components():
     """Two components far apart: one imprint each, not one in the middle of both."""
     rows = torch.cat([rows_at(0.0, 50, 7), rows_at(50.0, 50, 8)])
     labels = torch.arange(2).repeat_interleave(50)
-    apart = cross_scores(rows, labels, 3, torch.Generator().manual_seed(0))
-    alone = cross_scores(rows[:50], labels[:50], 3, torch.Generator().manual_seed(0))
+    apart, _ = cross_scores(rows, labels, 3, torch.Generator().manual_seed(0))
+    alone, _ = cross_scores(rows[:50], labels[:50], 3, torch.Generator().manual_seed(0))
     # Each row loses the log of its component's share, and nothing else.
     assert float(apart.mean()) == pytest.approx(float(alone.mean()) - math.log(2), abs=2.0)
 
@@ -124,13 +132,44 @@ def test_cross_scores_know_the_components():
 def test_too_few_rows_to_say(n_rows):
     rows = rows_at(0.0, n_rows)
     labels = torch.zeros(n_rows, dtype=torch.int64)
-    assert len(cross_scores(rows, labels, 3, torch.Generator().manual_seed(0))) == 0
+    assert len(cross_scores(rows, labels, 3, torch.Generator().manual_seed(0))[0]) == 0
+
+
+# The share of rows that are as strange or stranger.
+
+
+def test_shares_are_those_of_the_rows_themselves():
+    """Of many rows the histogram tells what counting would, to the width of a bin; beyond the last row 0."""
+    rng = np.random.default_rng(0)
+    scores = scores_of(-rng.gamma(3.0, 2.0, 5000))
+    record = Calibration.of(scores, -scores)
+    asked = scores_of([-0.5, -3.0, -6.0, -12.0, -20.0])
+    counted = (scores[None] <= asked[:, None]).double().mean(1)
+    torch.testing.assert_close(record.share_beyond(asked, 0.0), counted, rtol=0, atol=0.02)
+    assert float(record.share_beyond(scores_of([-1e9]), 0.0)) == 0.0
+    assert float(record.share_beyond(scores_of([0.0]), 0.0)) == 1.0
+    # Measured from the peak, so that a cluster that became denser keeps its scale.
+    torch.testing.assert_close(record.share_beyond(asked + 7.0, 7.0), record.share_beyond(asked, 0.0))
+
+
+def test_records_without_a_histogram_are_taken_as_normal():
+    record = Calibration(4.0, -40.0, 416.0)  # mean -10, standard deviation 2
+    got = record.share_beyond(scores_of([-10.0, -12.0, -100.0]), 0.0)
+    np.testing.assert_allclose(got.numpy(), stats.norm.cdf([0.0, -1.0, -45.0]), atol=1e-12)
+    assert float(Calibration().share_beyond(scores_of([-1e9]), 0.0)) == 1.0
+
+
+def test_the_peak_of_a_cluster_is_where_it_is_densest():
+    imprints = [imprint_of(rows_at(c, 60, 3), 3) for c in (0.0, 5.0)]
+    peak = cluster_peak(imprints)
+    assert float(cluster_scores(rows_at(0.0, 500, 4), imprints).max()) <= peak
+    assert peak == float(cluster_scores(torch.stack([i.mean for i in imprints]), imprints).max())
 
 
 def test_some_of_many_rows():
     rows = rows_at(0.0, MOST_ROWS + 500, n_columns=2)
     labels = torch.zeros(len(rows), dtype=torch.int64)
-    assert len(cross_scores(rows, labels, 3, torch.Generator().manual_seed(0))) == MOST_ROWS
+    assert len(cross_scores(rows, labels, 3, torch.Generator().manual_seed(0))[0]) == MOST_ROWS
 
 
 # The share of strangers.

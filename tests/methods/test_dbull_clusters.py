@@ -143,7 +143,10 @@ def test_a_merged_cluster_is_recognised_as_one(trained):
 
 def test_shifted_scores():
     scores = torch.tensor([1.0, 2.5, -4.0], dtype=torch.float64)
-    shifted, by_hand = Calibration.of(scores).shifted(-0.7), Calibration.of(scores - 0.7)
+    depths = 3.0 - scores
+    shifted = Calibration.of(scores, depths).shifted(-0.7)
+    by_hand = Calibration.of(scores - 0.7, depths)
+    assert shifted.depths == by_hand.depths
     assert (shifted.n_rows, shifted.total) == (3, pytest.approx(by_hand.total))
     assert shifted.total_squares == pytest.approx(by_hand.total_squares)
 

@@ -12,6 +12,7 @@ from dbull.mixture.fit import FitSettings, Fitted, fit_data_set
 from dbull.mixture.memory import StatsMemory
 from dbull.mixture.moves import MoveRecord
 from dbull.mixture.posterior import global_step
+from dbull.mixture.prior import MixturePrior
 from dbull.mixture.stats import SufficientStats
 from dbull.mixture.updates import Points, local_step, summarize
 
@@ -119,6 +120,42 @@ class CodeMixture:
         self.memory.adopt(fresh.memory)
         self.labels, self.responsibilities = fresh.labels, fresh.responsibilities
         self._fitted, self._held_by = fresh.fitted, fresh._held_by
+
+    def rest(self, prior: MixturePrior) -> None:
+        """Stand for a search where there is no row to search: components of the past stay as they are."""
+        self.memory.refill([SufficientStats.zeros(self.memory.n_components, self.memory.overall.n_dims)])
+        posterior = global_step(prior, self.memory.total)
+        self._fitted = Fitted(prior, posterior, 0.0, 1.0, 0.0)
+        self.labels = torch.zeros(0, dtype=torch.int64)
+        self.responsibilities = torch.zeros(0, self.memory.n_components)
+
+    def absorb(self, other: CodeMixture) -> None:
+        """Take in the components and, behind its own, the rows of another mixture that was searched apart.
+
+        The prior stays: what is far away says nothing about what components are like here.
+        """
+        assert self.responsibilities is not None, "search first"
+        assert other.responsibilities is not None, "search first"
+        mine, theirs = self.memory, other.memory
+        n_mine = mine.n_components
+        # Newborns of both have been numbered from the same number on.
+        behind = mine.next_id - mine.n_given
+        ids = tuple(i if i < theirs.n_given else i + behind for i in theirs.ids)
+        self.memory.adopt(
+            StatsMemory(
+                [],
+                mine.stream.concat(theirs.stream),
+                mine.overall.concat(theirs.overall),
+                mine.ids + ids,
+                torch.cat([mine.established, theirs.established]),
+                theirs.next_id + behind,
+                mine.n_given,
+            )
+        )
+        self.labels = torch.cat([self.labels, other.labels + n_mine])
+        self.responsibilities = torch.block_diag(self.responsibilities, other.responsibilities)
+        posterior = global_step(self.fitted.prior, self.memory.total)
+        self._fitted = replace(self.fitted, posterior=posterior)
 
     def dissolve_unchosen(self, mean: Tensor, var: Tensor | None) -> None:
         """Remove newborn components that are no row's first choice; the others take their share of rows.

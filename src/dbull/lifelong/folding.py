@@ -13,14 +13,15 @@ from dbull.lifelong.bounds import elbo_of
 from dbull.lifelong.codes import CodeMixture
 from dbull.lifelong.drift import encoder_fingerprint
 from dbull.lifelong.groups import mixing, number_clusters, place_newborns
-from dbull.lifelong.imprint import Imprint, imprint_of, pooled
+from dbull.lifelong.imprint import FEWEST_ROWS, Imprint, pooled, pooled_variance, private_imprint_of
 from dbull.lifelong.neighbourhood import NeighbourGraph, affinity, edge_weights
-from dbull.lifelong.novelty import Calibration, cluster_scores, cross_scores
+from dbull.lifelong.novelty import Calibration, cluster_peak, cluster_scores, cross_scores
 from dbull.lifelong.replay import Replay
 from dbull.lifelong.settings import LearnSettings
 from dbull.lifelong.state import LearnerState
 from dbull.mixture.posterior import global_step, merge_gaps
 from dbull.mixture.updates import Points, local_summary
+from dbull.probability.normal_wishart import expected_covariance
 
 __all__ = ["Arrival", "fold_in"]
 
@@ -37,8 +38,11 @@ class Arrival:
     codes: Tensor  # (N, D) float64
     var: Tensor | None  # of the codes, if the statistics count it
     replay: Replay | None
-    graph: NeighbourGraph | None  # of the rows and, behind them, the replayed ones
+    graph: NeighbourGraph | None  # of the near rows and, behind them, the replayed ones
     novel_share: float | None  # rows that the clusters of the past find strange, if they can say
+    n_near: int  # rows that were searched together with the past; those behind them, apart
+    outlier_codes: Tensor  # (O, D) of rows that were set aside
+    changed_columns: tuple[str, ...] = ()
 
 
 def fold_in(
@@ -53,7 +57,7 @@ def fold_in(
     placed = _place(state, mixture, arrival, s)
     rows = _Rows(arrival.inputs, mixture.labels, placed.cluster_of[mixture.labels])
     known = torch.ones(len(arrival.inputs), dtype=torch.bool)
-    if state.vae.learns and s.replay == "imprints":
+    if s.replay == "imprints":
         newborn = ~mixture.memory.established
         known = _calibrate(state, rows, newborn, s, generator)
         if not bool(known.all()):
@@ -64,15 +68,22 @@ def fold_in(
     provisional = state.memory.ids
     final = state.memory.fold()
     ids = tuple(final[component_id] for component_id in provisional)
-    if state.vae.learns and s.replay == "imprints":
-        _imprint(state.imprints, rows, known, ids, s.imprint_rank)
     state.owner = dict(zip(ids, placed.cluster_of.tolist(), strict=True))
     state.prior = mixture.fitted.prior
+    _hide_small(state)
+    if s.replay == "imprints":
+        if state.vae.learns:
+            _imprint(state.imprints, rows, known, ids, s.imprint_rank)
+        else:
+            state.imprint_inputs(s.imprint_rank)
     state.posterior = global_step(state.prior, state.memory.total)
     state.fingerprint = encoder_fingerprint(state.vae)
     state.n_data_sets += 1
-    state.n_rows += len(arrival.inputs)
-    _write_down(state, arrival, newborns, n_strangers=int((~known).sum()))
+    state.n_rows += len(arrival.inputs) + len(arrival.outlier_codes)
+    if len(arrival.values):
+        reached = arrival.values.double().square().mean(0).sqrt()
+        state.column_rms = torch.maximum(state.column_rms, reached) if len(state.column_rms) else reached
+    _write_down(state, arrival, newborns, n_outliers=int((~known).sum()) + len(arrival.outlier_codes))
 
 
 @dataclass(frozen=True)
@@ -107,7 +118,7 @@ def _place(state: LearnerState, mixture: CodeMixture, arrival: Arrival, s: Learn
     n_nodes = n_old + int(newborn.sum())
     group, contact = torch.arange(n_nodes), torch.zeros(n_nodes, n_old, dtype=torch.float64)
     if arrival.graph is not None and s.join_threshold > 0 and n_nodes > n_old:
-        nodes = node_of[mixture.labels]
+        nodes = node_of[mixture.labels[: arrival.n_near]]
         if arrival.replay is not None:
             replayed = torch.tensor([place[c] for c in arrival.replay.clusters.tolist()], dtype=torch.int64)
             nodes = torch.cat([nodes, replayed])
@@ -163,7 +174,7 @@ def _calibrate(
 ) -> Tensor:
     """Bring each cluster's scale of strangeness up to date; return which rows count, (N,) bool.
 
-    A row that an old component took although it is strange to the whole cluster counts for nothing: strangers
+    A row that an old component took although it is strange to the whole cluster counts for nothing: outliers
     would make the cluster broader, so that it takes more of them the next time.
     """
     known = torch.ones(len(rows.inputs), dtype=torch.bool)
@@ -172,13 +183,15 @@ def _calibrate(
         inputs, components = rows.inputs[members], rows.components[members]
         before = state.calibrations.get(cluster, Calibration())
         if before.n_rows == 0:
-            scores = cross_scores(inputs, components, s.imprint_rank, generator)
+            scores, depths = cross_scores(inputs, components, s.imprint_rank, generator)
         else:
-            scores = cluster_scores(inputs, state.imprints_of(cluster))
+            imprints = state.imprints_of(cluster)
+            scores = cluster_scores(inputs, imprints)
             usual = scores >= before.threshold(s.stranger_std)
             known[members] = usual | newborn[components]
             scores = scores[usual]
-        state.calibrations[cluster] = before + Calibration.of(scores)
+            depths = cluster_peak(imprints) - scores
+        state.calibrations[cluster] = before + Calibration.of(scores, depths)
     return known
 
 
@@ -189,13 +202,27 @@ def _imprint(
     ids: tuple[int, ...],
     rank: int,
 ) -> None:
-    """Add the rows of each component to its imprint."""
-    for k, component_id in enumerate(ids):
-        members = rows.inputs[(rows.components == k) & known]
-        before = imprints.get(component_id)
-        if len(members):
-            fresh = imprint_of(members, rank)
+    """Add the rows of each component to its imprint, the large ones first: they lend the others a shape."""
+    members = {i: rows.inputs[(rows.components == k) & known] for k, i in enumerate(ids)}
+    for component_id in sorted(ids, key=lambda i: -len(members[i])):
+        if len(members[component_id]):
+            variance = pooled_variance(imprints.values(), rows.inputs.shape[1])
+            fresh = private_imprint_of(members[component_id], rank, variance)
+            before = imprints.get(component_id)
             imprints[component_id] = fresh if before is None else pooled(before, fresh, rank)
+
+
+def _hide_small(state: LearnerState) -> None:
+    """Let components of few rows keep count and mean alone, with the covariance that is expected of any.
+
+    The second moments of two rows are the two rows (docs/privacy.md).
+    """
+    overall = state.memory.overall
+    small = (overall.counts > 0) & (overall.counts < FEWEST_ROWS)
+    if bool(small.any()):
+        expected = expected_covariance(state.prior.base)[0]
+        n_rows, mean = overall.counts[small, None, None], overall.sum_z[small] / overall.counts[small, None]
+        overall.sum_zz[small] = n_rows * (mean[:, :, None] * mean[:, None, :] + expected)
 
 
 @dataclass(frozen=True)
@@ -242,22 +269,25 @@ def _newborns(state: LearnerState, mixture: CodeMixture, placed: _Placed) -> dic
 
 
 def _write_down(
-    state: LearnerState, arrival: Arrival, newborns: dict[int, _Newborn], n_strangers: int
+    state: LearnerState, arrival: Arrival, newborns: dict[int, _Newborn], n_outliers: int
 ) -> None:
     """Enter the arrival into the ledger: rows of each cluster as `predict` tells them, births, growths."""
-    ledger, n_rows = state.ledger, len(arrival.inputs)
-    ids, counts = state.assign(arrival.codes).unique(return_counts=True)
+    ledger, n_rows = state.ledger, len(arrival.inputs) + len(arrival.outlier_codes)
+    codes = torch.cat([arrival.codes, arrival.outlier_codes])
+    ids, counts = state.assign(codes).unique(return_counts=True)
     rows = dict.fromkeys(state.cluster_ids, 0) | dict(zip(ids.tolist(), counts.tolist(), strict=True))
     elbo = elbo_of(state, arrival.values, arrival.inputs, arrival.codes)
     evidence = {
         "n_rows": n_rows,
         "novel_share": arrival.novel_share,
-        "n_strangers": n_strangers,  # rows that were answered but did not count
+        "n_outliers": n_outliers,  # rows that were answered but did not count
         "n_clusters": state.n_clusters,
         "rows_per_cluster": {str(cluster): n for cluster, n in rows.items() if n},
         "elbo": elbo if math.isfinite(elbo) else None,
     }
     ledger.arrival(n_rows, evidence=evidence)
+    if arrival.changed_columns:
+        ledger.scale_changed(n_rows, arrival.changed_columns)
     for cluster, n in rows.items():
         born = newborns.get(cluster)
         if cluster not in ledger:

@@ -4,19 +4,39 @@ The statistics of the mixture live in the coordinates of an encoder that goes on
 their view was fixed by the first data. So each component also keeps, of the inputs of its rows, the mean, the
 leading directions of their spread and the variance that these leave over: a Gaussian of low rank. Imprints
 add up over data sets, rows that look like the past can be drawn from them, and they say how well a row fits.
-No row is kept: an imprint holds `rank` + 2 vectors however many rows it has seen.
+An imprint holds `rank` + 2 vectors however many rows it has seen. Directions are principal ones, never rows,
+and of fewer than `FEWEST_ROWS` distinct rows only the mean is kept (docs/privacy.md).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-__all__ = ["Imprint", "draw_rows", "imprint_of", "log_densities", "pooled"]
+from dbull.mixture.stats import SufficientStats
 
+__all__ = [
+    *(
+        "FEWEST_ROWS",
+        "IMPRINT_RANK",
+        "Imprint",
+        "draw_rows",
+        "imprint_of",
+        "imprints_of_stats",
+        "log_densities",
+        "pooled",
+    ),
+    *("pooled_variance", "private_imprint_of"),
+]
+
+IMPRINT_RANK = 20
+FEWEST_ROWS = 20  # distinct rows from which a component has a shape of its own
+
+SMALLEST_COUNT = 1e-12
 SMALLEST_LEFTOVER = 0.02  # variance in any one direction; inputs have variance 1 on average
 
 
@@ -42,13 +62,49 @@ def imprint_of(inputs: Tensor, rank: int) -> Imprint:
     return _packed(float(len(inputs)), mean, spread, spread.square().sum(0), rank)
 
 
+def private_imprint_of(inputs: Tensor, rank: int, variance: Tensor) -> Imprint:
+    """Return the imprint of rows (N, d) as it is kept: few rows get the `variance` (d,) of others."""
+    if len(inputs) < FEWEST_ROWS or len(inputs.unique(dim=0)) < FEWEST_ROWS:
+        none = inputs.new_zeros(0, inputs.shape[1])
+        return Imprint(float(len(inputs)), inputs.mean(0), none, variance.clamp_min(SMALLEST_LEFTOVER))
+    return imprint_of(inputs, rank)
+
+
+def pooled_variance(imprints: Iterable[Imprint], n_inputs: int) -> Tensor:
+    """Return the variance of each input within components on average, (d,); 1 where nothing is known."""
+    known = [imprint for imprint in imprints if imprint.n_rows >= FEWEST_ROWS]
+    if not known:
+        return torch.ones(n_inputs)
+    total = sum(imprint.n_rows for imprint in known)
+    return torch.stack([imprint.n_rows / total * imprint.variance for imprint in known]).sum(0)
+
+
+def imprints_of_stats(stats: SufficientStats, rank: int) -> list[Imprint]:
+    """Return the imprints that follow from the statistics where codes are the inputs themselves."""
+    mean = stats.sum_z / stats.counts.clamp_min(SMALLEST_COUNT)[:, None]
+    spread = stats.sum_zz / stats.counts.clamp_min(SMALLEST_COUNT)[:, None, None]
+    covariance = spread - mean[:, :, None] * mean[:, None, :]
+    values, vectors = torch.linalg.eigh(covariance)
+    length = values[:, -rank:].clamp_min(0).sqrt()
+    factors = (vectors[:, :, -rank:] * length[:, None, :]).transpose(1, 2).to(torch.float32)
+    variances = covariance.diagonal(dim1=1, dim2=2).to(torch.float32)
+    leftovers = (variances - factors.square().sum(1)).clamp_min(SMALLEST_LEFTOVER)
+    parts = zip(stats.counts.tolist(), mean.to(torch.float32), factors, leftovers, strict=True)
+    return [Imprint(*part) for part in parts]
+
+
 def pooled(a: Imprint, b: Imprint, rank: int) -> Imprint:
     """Return the imprint of the rows of both.
 
     Mean and variance of each input are those of all rows together; of the directions the leading ones stay.
+    Where one has no shape of its own the shape is that of the other: the way from the mean of some rows to a
+    single one would be that row.
     """
     n_rows = a.n_rows + b.n_rows
     share_a, share_b = a.n_rows / n_rows, b.n_rows / n_rows
+    if not (len(a.factor) and len(b.factor)):
+        shaped = b if len(b.factor) else a
+        return Imprint(n_rows, share_a * a.mean + share_b * b.mean, shaped.factor, shaped.leftover)
     between = (math.sqrt(share_a * share_b) * (a.mean - b.mean))[None]
     spread = torch.cat([math.sqrt(share_a) * a.factor, math.sqrt(share_b) * b.factor, between])
     variance = share_a * a.variance + share_b * b.variance + between[0].square()
@@ -57,8 +113,9 @@ def pooled(a: Imprint, b: Imprint, rank: int) -> Imprint:
 
 def _packed(n_rows: float, mean: Tensor, spread: Tensor, variance: Tensor, rank: int) -> Imprint:
     """Keep the leading directions of spread^T spread, and the variance that they leave over."""
+    rank = min(rank, len(spread))
     factor = spread
-    if len(spread) > rank:
+    if rank > 0:
         # The small Gram matrix has the same spectrum as the large covariance.
         wide = spread.to(torch.float64)
         if len(spread) <= spread.shape[1]:

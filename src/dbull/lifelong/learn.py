@@ -1,5 +1,6 @@
 """Learn one data set after another: networks and mixture in turn (the paper's Algorithm 1, corrected).
 
+triage      rows that could only do harm are set aside, rows of another scale are learned apart
 past        replay rows that look like those that are gone; see how much of the data set is new
 graph       neighbours of all rows in memory, replayed ones among them
 represent   train the networks; carry the statistics of the past into the new coordinates
@@ -19,18 +20,21 @@ from torch import Tensor
 
 from dbull.lifelong.codes import CodeMixture
 from dbull.lifelong.folding import Arrival, fold_in
+from dbull.lifelong.inference import encode_rows
 from dbull.lifelong.neighbourhood import build_graph
-from dbull.lifelong.novelty import Calibration, cluster_scores, novel_share
 from dbull.lifelong.replay import Past
 from dbull.lifelong.settings import LearnSettings
 from dbull.lifelong.state import LearnerState
 from dbull.lifelong.training import EpochTerms, Trainer, TrainingRows
+from dbull.lifelong.triage import Triage, is_far, sort_rows
+from dbull.mixture.memory import StatsMemory
 from dbull.mixture.moves import MoveRecord
 from dbull.nets.augment import Augmentation
 from dbull.nets.pretrain import stacked_denoising
 
 __all__ = ["Progress", "learn", "pretrain"]
 
+FEWEST_TO_TRAIN = 20  # rows of a further data set; the networks stay as they are for fewer
 FINAL_RATE = 0.1  # learning rate at the end of a stage, as a share of that at its start
 
 
@@ -52,32 +56,46 @@ class Progress:
 
 
 def learn(
-    state: LearnerState, rows: Tensor, settings: LearnSettings, augment: Augmentation | None
+    state: LearnerState,
+    rows: Tensor,
+    settings: LearnSettings,
+    augment: Augmentation | None,
+    changed_columns: tuple[str, ...] = (),
 ) -> Generator[Progress, None, LearnerState]:
-    """Learn a data set (N, d); yields progress, returns the new state. The state given stays as it was."""
+    """Learn a data set (N, d); yields progress, returns the new state. The state given stays as it was.
+
+    `changed_columns`, of which the scale is not what it was, are written down with the arrival.
+    """
     state.check_coordinates()
     state, s = state.copy(), settings
     generator = state.random_stream()
-    mixture = CodeMixture(state.memory, s.mixture, s.use_encoder_variance, generator)
-    values = state.view.values(rows)
-    inputs = state.view.inputs(values)
+    all_values = state.view.values(rows)
+    all_inputs = state.view.inputs(all_values)
     first = state.n_data_sets == 0
     learns = state.vae.learns
+    parts = Triage.all_near(len(rows), 1.0) if first else sort_rows(state, all_inputs, s.stranger_std)
     past = None if first else Past(state, s.replay if learns else "none", generator)
-    novel = 1.0 if first else novelty_of(state, inputs)
+    apart = None if first else _far_components(state, s, generator)
+    mixture = CodeMixture(state.memory, s.mixture, s.use_encoder_variance, generator)
+    everything = len(parts.near) == len(rows)
+    values = all_values if everything else all_values[parts.near]
+    inputs = all_inputs if everything else all_inputs[parts.near]
     untrained = first and state.n_pretrain_rows == 0
-    schedule = s.schedule(first, novel, frozen=not learns or (s.freeze and not untrained))
+    still = not learns or (s.freeze and not untrained) or (not first and len(inputs) < FEWEST_TO_TRAIN)
+    schedule = s.schedule(first, parts.near_novel_share, frozen=still)
     clock = _Clock(schedule.n_represent + schedule.n_joint, mixture)
     if past is not None:
-        yield clock.now("past", novel=novel)
+        yield clock.now("past", novel=1.0 if parts.novel_share is None else parts.novel_share)
     replay = past.replay(s.n_replay, s.replay_per_cluster, generator) if past is not None else None
     data = TrainingRows.of(values, inputs, replay, state.vae.shape.latent_dim)
     graph = None
     drawn_together = s.join_threshold > 0 or (s.neighbourhood_weight > 0 and learns)
-    if drawn_together and len(data.inputs) > 1:  # one row alone has no neighbour
+    if drawn_together and len(inputs) > 0 and len(data.inputs) > 1:  # one row alone has no neighbour
         graph = build_graph(data.inputs, s.n_neighbours, generator, s.graph_dims, s.graph_cosine)
         yield clock.now("graph")
-    if learns:
+    if len(inputs) == 0:
+        mixture.rest(state.prior)
+    elif learns:
         drawn = graph if s.neighbourhood_weight > 0 else None
         trainer = Trainer(
             state.vae,
@@ -94,17 +112,56 @@ def learn(
             yield from _layer_by_layer(trainer, s, clock)
         yield from _represent(trainer, schedule.n_represent, schedule.rate, clock)
         yield from _alternate(trainer, s, schedule.n_joint, past, clock)
-        codes, var = trainer.encode()
     else:
-        codes, var = inputs.to(torch.float64), None
-        mixture.search(codes, None)
+        mixture.search(inputs.to(torch.float64), None)
         yield clock.now("search")
-    counted_var = var if s.use_encoder_variance else None
-    told = novel if first or state.imprints else None  # without networks nothing tells what is strange
-    arrival = Arrival(values, inputs, codes, counted_var, replay, graph, told)
+    order = torch.cat([parts.near, parts.far])
+    codes, var = encode_rows(state.vae, inputs if everything else all_inputs[order])
+    if apart is not None or len(parts.far):
+        _search_apart(mixture, apart, codes[len(inputs) :], state, past if s.carry and learns else None)
+    arrival = Arrival(
+        values if everything else all_values[order],
+        inputs if everything else all_inputs[order],
+        codes,
+        var if s.use_encoder_variance and learns else None,
+        replay,
+        graph,
+        parts.novel_share,
+        len(inputs),
+        encode_rows(state.vae, all_inputs[parts.outliers])[0],
+        changed_columns,
+    )
     fold_in(state, mixture, arrival, s, generator)
     yield clock.now("done", n_clusters=state.n_clusters)
     return state
+
+
+def _far_components(state: LearnerState, s: LearnSettings, generator: torch.Generator) -> CodeMixture | None:
+    """Take the components whose rows are far out of the memory, into a mixture of their own."""
+    far = [i in state.imprints and is_far(state.imprints[i]) for i in state.memory.ids]
+    if not any(far):
+        return None
+    apart = state.memory.coarse()
+    apart.select(torch.tensor(far).nonzero()[:, 0])
+    state.memory.select((~torch.tensor(far)).nonzero()[:, 0])
+    return CodeMixture(apart, s.mixture, s.use_encoder_variance, generator)
+
+
+def _search_apart(
+    mixture: CodeMixture, apart: CodeMixture | None, codes: Tensor, state: LearnerState, past: Past | None
+) -> None:
+    """Search far rows for clusters, beside components that are far as well, and put all together."""
+    if apart is None:
+        memory = StatsMemory.empty(codes.shape[1])
+        memory.next_id = memory.n_given = mixture.memory.n_given
+        apart = CodeMixture(memory, mixture.settings, False, mixture.generator)
+    if past is not None:
+        apart.carry(past.ids, past.carried(state.vae))
+    if len(codes):
+        apart.search(codes, None)
+    else:
+        apart.rest(mixture.fitted.prior)
+    mixture.absorb(apart)
 
 
 def pretrain(
@@ -127,18 +184,6 @@ def pretrain(
     yield from _represent(trainer, s.n_represent_epochs, s.learning_rate, clock)
     state.n_pretrain_rows += len(rows)
     return state
-
-
-def novelty_of(state: LearnerState, inputs: Tensor, n_std: float = 2.0) -> float:
-    """Return the share of rows that the clusters of the past find strange; 1 if they cannot say."""
-    if not state.imprints or not state.imprints.keys() >= set(state.memory.ids):
-        return 1.0
-    clusters = state.cluster_ids
-    scores = torch.stack([cluster_scores(inputs, state.imprints_of(c)) for c in clusters], dim=1)
-    # A cluster of few rows may have no scale.
-    scales = [state.calibrations.get(c, Calibration()) for c in clusters]
-    thresholds = torch.tensor([scale.threshold(n_std) for scale in scales], dtype=torch.float64)
-    return novel_share(scores, thresholds)
 
 
 def _layer_by_layer(trainer: Trainer, s: LearnSettings, clock: _Clock) -> Iterator[Progress]:

@@ -143,6 +143,11 @@ class Ledger:
         record = self._living(cluster)
         self._events.append(self._event("growth", (record.id,), _count("rows", rows), time, evidence))
 
+    def scale_changed(self, rows: int, columns: Sequence[str], *, time: str | None = None) -> None:
+        """Note that columns of the present arrival have another scale than all before: other units?"""
+        evidence = {"columns": list(columns)}
+        self._events.append(self._event("scale", (), _count("rows", rows), time, evidence))
+
     def weigh(self, weights: Mapping[int, float | None]) -> None:
         """Set the shares that the mixture gives to clusters. No event: every arrival does it."""
         for record in [replace(self._living(c), weight=_share(w)) for c, w in weights.items()]:

@@ -32,6 +32,8 @@ from dbull.mixture.prior import MixturePrior
 
 __all__ = ["pack_state", "unpack_state"]
 
+DEEPEST_BIN = 100_000  # of a histogram; a bound on what a forged file can cost
+
 
 def pack_state(state: LearnerState) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
     """Return groups of tensors and a document of plain values; the ledger is not among them."""
@@ -43,7 +45,9 @@ def pack_state(state: LearnerState) -> tuple[dict[str, dict[str, Tensor]], dict[
             "prior_mean": prior.mean,
             "prior_scale_inv": prior.scale_inv,
         },
-        "imprints": _pack_imprints(state.imprints, state.view.n_inputs),
+        # Without networks imprints follow from the statistics.
+        "imprints": _pack_imprints(state.imprints if state.vae.learns else {}, state.view.n_inputs)
+        | {"column_rms": state.column_rms},
     }
     document = {
         "kind": state.kind,
@@ -59,7 +63,7 @@ def pack_state(state: LearnerState) -> tuple[dict[str, dict[str, Tensor]], dict[
             "next_id": state.memory.next_id,
             "n_given": state.memory.n_given,
         },
-        "calibrations": [{"cluster": c, **asdict(record)} for c, record in state.calibrations.items()],
+        "calibrations": [_pack_calibration(c, record) for c, record in state.calibrations.items()],
     }
     return tensors, document
 
@@ -118,15 +122,39 @@ def _unpack(
         told["n_rows"],
         told["n_pretrain_rows"],
         _unpack_imprints(tensors["imprints"], view.n_inputs, where),
-        {part.pop("cluster"): Calibration(**part) for part in told["calibrations"]},
+        dict(told["calibrations"]),
         ledger,
         fingerprint or "",
+        _unpack_column_rms(tensors["imprints"], vae.shape.n_values, where),
     )
+    if not vae.learns and state.calibrations:
+        state.imprint_inputs()
     if not (set(state.imprints) <= set(owner) and set(state.calibrations) <= set(owner.values())):
         fail(where, "imprints or calibrations of components that are not there")
     if fingerprint is not None and encoder_fingerprint(state.vae) != fingerprint:
         fail(where, "the networks are not those that the statistics were made with")
     return state
+
+
+def _pack_calibration(cluster: int, record: Calibration) -> dict[str, Any]:
+    """Return plain values; JSON has no numbers as keys."""
+    return {"cluster": cluster, **asdict(record), "depths": [[b, n] for b, n in record.depths.items()]}
+
+
+def _read_calibration(value: object, where: str) -> tuple[int, Calibration]:
+    if isinstance(value, dict):
+        value = {"depths": [], **value}  # the first models had no histogram
+    part = check_fields(value, where, _CALIBRATION)
+    if any(len(pair) != 2 or pair[0] > DEEPEST_BIN for pair in part["depths"]):
+        fail(f"{where}.depths", "expected pairs of a bin and a number of rows")
+    return part.pop("cluster"), Calibration(**{**part, "depths": dict(part["depths"])})
+
+
+def _unpack_column_rms(tensors: Mapping[str, Tensor], n_values: int, where: str) -> Tensor:
+    found = tensors.get("column_rms", torch.zeros(0, dtype=torch.float64))
+    if found.dtype != torch.float64 or found.shape not in ((0,), (n_values,)):
+        fail(where, f"column_rms of shape {tuple(found.shape)} for {n_values} columns")
+    return found
 
 
 def _pack_imprints(imprints: dict[int, Imprint], n_inputs: int) -> dict[str, Tensor]:
@@ -158,6 +186,13 @@ def _unpack_imprints(tensors: Mapping[str, Tensor], n_inputs: int, where: str) -
     }
 
 
+_CALIBRATION: dict[str, Reader] = {
+    "cluster": whole,
+    "n_rows": number,
+    "total": number,
+    "total_squares": number,
+    "depths": list_of(list_of(whole)),
+}
 _DOCUMENT: dict[str, Reader] = {
     "kind": text,
     "seed": whole,
@@ -169,7 +204,5 @@ _DOCUMENT: dict[str, Reader] = {
     "components": object_of(
         {"ids": list_of(whole), "clusters": list_of(whole), "next_id": whole, "n_given": whole}
     ),
-    "calibrations": list_of(
-        object_of({"cluster": whole, "n_rows": number, "total": number, "total_squares": number})
-    ),
+    "calibrations": list_of(_read_calibration),
 }

@@ -30,7 +30,7 @@ __all__ = [
 
 Reader = Callable[[object, str], Any]  # a JSON value and its place -> what it means, or ModelFileError
 
-KINDS = ("arrival", "birth", "growth", "merge", "dissolution", "rename", "retirement")
+KINDS = ("arrival", "birth", "growth", "merge", "dissolution", "rename", "retirement", "scale")
 STATUSES = ("active", "merged", "retired", "dissolved")
 
 

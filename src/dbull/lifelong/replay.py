@@ -17,6 +17,7 @@ from dbull.lifelong.drift import carried
 from dbull.lifelong.imprint import draw_rows
 from dbull.lifelong.inference import decode_codes, encode_rows
 from dbull.lifelong.state import LearnerState
+from dbull.lifelong.triage import is_far
 from dbull.mixture.posterior import mean_weights
 from dbull.mixture.stats import SufficientStats
 from dbull.nets.vae import VAE
@@ -89,15 +90,22 @@ class Past:
         if self.source == "none" or n_rows == 0:
             return None
         weights = self.overall.counts if per_cluster else mean_weights(self.posterior)
+        # Rows of another scale would teach the networks nothing but that scale.
+        far = [i in self.imprints and is_far(self.imprints[i]) for i in self.ids]
+        weights = weights.masked_fill(torch.tensor(far), 0.0)
         groups = [self.cluster_of == c for c in self.cluster_of.unique()] if per_cluster else [weights > 0]
         parts, clusters = [], []
         for group in groups:
             share = torch.where(group, weights, 0.0)
+            if not bool(share.any()):
+                continue
             drawn = torch.multinomial(share, n_rows, replacement=True, generator=generator)
             for component, n in enumerate(drawn.bincount().tolist()):
                 if n > 0:
                     parts.append(self.rows_of(component, n, generator))
                     clusters += [int(self.cluster_of[component])] * n
+        if not parts:
+            return None
         inputs = torch.cat([part[0] for part in parts])
         codes = encode_rows(self.vae, inputs)[0]
         decoded = [part[1] for part in parts if part[1] is not None]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 
+from dbull.lifelong.imprint import IMPRINT_RANK
 from dbull.mixture.fit import FitSettings
 
 __all__ = ["OBJECTIVES", "PRETRAININGS", "LearnSettings", "Recipe", "epochs_for", "recipe_for", "replay_for"]
@@ -43,7 +44,7 @@ class LearnSettings:
     consistency_weight: float = 100.0  # nats per replayed row and unit of squared distance from its old code
     carry: bool = True  # whether the statistics of the past follow the encoder
     freeze: bool = False  # whether the networks stay as the first rows that they saw have left them
-    imprint_rank: int = 20
+    imprint_rank: int = IMPRINT_RANK
     novelty: bool = True  # whether strangeness decides how long to train and which rows count
     n_novel_epochs: int = 40  # after the first data set, if much of what arrives is new
     n_familiar_epochs: int = 6  # if little is

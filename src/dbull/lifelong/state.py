@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dbull.errors import NumericalError
 from dbull.lifelong.drift import encoder_fingerprint
-from dbull.lifelong.imprint import Imprint
+from dbull.lifelong.imprint import IMPRINT_RANK, Imprint, imprints_of_stats
 from dbull.lifelong.inference import CHUNK_ROWS, padded
 from dbull.lifelong.ledger import Ledger
 from dbull.lifelong.novelty import Calibration
@@ -46,6 +46,8 @@ class LearnerState:
     calibrations: dict[int, Calibration] = field(default_factory=dict)  # by cluster
     ledger: Ledger = field(default_factory=Ledger)  # every cluster that has ever been, and what happened
     fingerprint: str = ""  # of the encoder that the statistics belong to
+    # Largest root mean square that each value had in any data set, (d,); empty where nothing is known.
+    column_rms: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.float64))
 
     @classmethod
     def fresh(cls, kind: str, view: InputView, vae: VAE, seed: int) -> LearnerState:
@@ -98,6 +100,10 @@ class LearnerState:
         return [
             self.imprints[i] for i, owner in self.owner.items() if owner == cluster and i in self.imprints
         ]
+
+    def imprint_inputs(self, rank: int = IMPRINT_RANK) -> None:
+        """Make the imprints that follow from the statistics, where codes are the inputs themselves."""
+        self.imprints = dict(zip(self.memory.ids, imprints_of_stats(self.memory.overall, rank), strict=True))
 
     def log_proba(self, codes: Tensor) -> Tensor:
         """Return the log probability of each of `cluster_ids`, (N, n_clusters), for latent means (N, D)."""

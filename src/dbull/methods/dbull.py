@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Generator, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,11 +21,14 @@ from sklearn.base import (
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted
 
+from dbull.errors import DataError, check_known
 from dbull.lifelong.bounds import bounds_of
-from dbull.lifelong.inference import CHUNK_ROWS, decode_codes, encode_rows
+from dbull.lifelong.inference import CHUNK_ROWS, decode_codes, encode_rows, padded
 from dbull.lifelong.learn import Progress, learn, pretrain
-from dbull.lifelong.ledger import Event
+from dbull.lifelong.ledger import NO_CLUSTER, Event
+from dbull.lifelong.settings import STRANGER_STD
 from dbull.lifelong.state import LearnerState
+from dbull.lifelong.triage import Strangeness, changed_columns, strangeness
 from dbull.methods.base import (
     Capabilities,
     as_tensor,
@@ -51,7 +54,7 @@ class Preview:
 
     rows: dict[int, int]  # cluster -> rows of the data set
     events: tuple[Event, ...]  # the arrival, births and growths
-    novel_share: float | None  # rows that the clusters of the past find strange; None without networks
+    novel_share: float | None  # rows that the clusters of the past find strange, if they can say
 
 
 class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, DensityMixin, BaseEstimator):
@@ -129,6 +132,9 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
     freeze : "auto" or bool, default="auto"
         Whether the networks stay as `pretrain`, or without it the first data set, has left them. "auto": only
         after `pretrain`.
+    strict_scale : bool, default=False
+        Whether a data set in which columns have another scale than all before, a hundredfold (other units?),
+        is refused. Otherwise it is learned with a warning and an event that name the columns.
     callback : callable or None, default=None
         Called with each `Progress` while learning.
 
@@ -212,6 +218,7 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
         carry: str | bool = "auto",
         novelty: str | bool = "auto",
         freeze: str | bool = "auto",
+        strict_scale: bool = False,
         callback: Callable[[Progress], object] | None = None,
     ):
         self.objective = objective
@@ -244,6 +251,7 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
         self.carry = carry
         self.novelty = novelty
         self.freeze = freeze
+        self.strict_scale = strict_scale
         self.callback = callback
 
     def fit(self, X: ArrayLike, y: object = None) -> DBULL:
@@ -346,7 +354,20 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
 
     def _learning(self, state: LearnerState, rows: torch.Tensor) -> Generator[Progress, None, LearnerState]:
         settings, augment = choose_again(self, state, len(rows))
-        return learn(state, rows, settings, augment)
+        return learn(state, rows, settings, augment, self._changed_columns(state, rows))
+
+    def _changed_columns(self, state: LearnerState, rows: torch.Tensor) -> tuple[str, ...]:
+        """Return the names of columns whose scale is not what it was; warn of them, or refuse them."""
+        names = getattr(self, "feature_names_in_", None)
+        found = changed_columns(state, rows)
+        columns = tuple(str(i if names is None else names[i]) for i in found)
+        if columns:
+            told = ", ".join(columns[:10]) + (f" and {len(columns) - 10} more" if len(columns) > 10 else "")
+            what = f"columns {told}: a hundred times larger or smaller than ever before (other units?)"
+            if self.strict_scale:
+                raise DataError(f"{what}; convert them, or learn them as they are with strict_scale=False")
+            warnings.warn(f"{what}; they are learned as they are.", stacklevel=2)
+        return columns
 
     def _drained(self, learning: Generator[Progress, None, LearnerState]) -> LearnerState:
         state, self.history_ = drained(learning, self.callback)
@@ -376,9 +397,44 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
         """Return what the networks make of each row: encoded, then decoded."""
         return self._decode(self._encode(self._rows(X)))
 
-    def predict(self, X: ArrayLike) -> NDArray[np.int64]:
-        """Return the id of the most probable cluster of each row."""
-        return self._ids(self._encode(self._rows(X)))
+    def predict(self, X: ArrayLike, *, outliers: str = "assign") -> NDArray[np.int64]:
+        """Return the id of the most probable cluster of each row.
+
+        With ``outliers="flag"`` it is -1 for rows that every cluster finds strange: they would not count if
+        they were learned.
+        """
+        check_known("answer to outliers", outliers, ("assign", "flag"))
+        rows = self._rows(X)
+        ids = self._ids(self._encode(rows))
+        if outliers == "flag":
+            strange = [seen.strange_to_all(STRANGER_STD).numpy() for seen in self._strangeness(rows)]
+            ids[np.concatenate(strange)] = NO_CLUSTER
+        return ids
+
+    def novelty_scores(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Return for each row the share of its cluster's own rows that are as strange or stranger.
+
+        Like a p-value: small for what is new, 0 for a row stranger than all rows of its cluster. Measured in
+        the space of the encoder's inputs, which never moves. A cluster's first rows are scored by halves, one
+        by the other, which makes the scale of a newborn cluster generous.
+        """
+        rows = self._rows(X)
+        parts = zip(self._strangeness(rows), rows.split(CHUNK_ROWS), strict=True)
+        shares = [seen.share_beyond(torch.from_numpy(self._ids(self._encode(part)))) for seen, part in parts]
+        scores: NDArray[np.float64] = torch.cat(shares).numpy()
+        return scores
+
+    def _strangeness(self, rows: torch.Tensor) -> Generator[Strangeness, None, None]:
+        """Yield what the clusters make of rows, a chunk at a time."""
+        view = self.state_.view
+        for part in rows.split(CHUNK_ROWS):
+            seen = strangeness(self.state_, padded(view.inputs(view.values(part))))
+            if seen is None:
+                raise ValueError(
+                    f"this model keeps nothing that tells how strange a row is (replay={self.replay!r}, "
+                    f"objective={self.objective!r}); learn one with replay='imprints'."
+                )
+            yield replace(seen, scores=seen.scores[: len(part)])
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the probability of each cluster for each row; columns as in `cluster_ids_`."""

@@ -117,9 +117,9 @@ def check_parameters(model: DBULL) -> None:
             raise ValueError(f"hidden_dims must be 'auto' or a tuple of widths; got {model.hidden_dims!r}.")
         for width in model.hidden_dims:
             check_number("each of hidden_dims", width, at_least=1, whole=True)
-    for name in ("front_end", "use_encoder_variance", "carry", "novelty", "freeze"):
+    for name in ("front_end", "use_encoder_variance", "carry", "novelty", "freeze", "strict_scale"):
         value = getattr(model, name)
-        has_auto = name != "use_encoder_variance"
+        has_auto = name not in ("use_encoder_variance", "strict_scale")
         if not isinstance(value, bool | np.bool_) and not (has_auto and value == "auto"):
             also = "'auto', " if has_auto else ""
             raise ValueError(f"{name} must be {also}True or False; got {value!r}.")
