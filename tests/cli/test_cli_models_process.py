@@ -21,7 +21,7 @@ def start(*arguments):
 
 def run(*arguments):
     process = start(*arguments)
-    out, err = process.communicate(timeout=300)
+    out, err = process.communicate(timeout=600)
     return process.returncode, out, err
 
 
@@ -59,7 +59,7 @@ def test_a_watch_that_is_stopped(place, number, code):
     process = start("watch", place / "model", place / "inbox")
     assert "watching" in process.stderr.readline()
     process.send_signal(number)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=600)
     assert process.returncode == code
     assert "Traceback" not in err
     assert ModelFolder(place / "model").check().ok
@@ -72,10 +72,10 @@ def test_an_interrupt_inside_an_exec_of_text(tmp_path):
         "from dbull.cli.exits import exit_codes\n"
         "def command():\n"
         "    with exit_codes():\n"
-        "        exec('os.kill(os.getpid(), signal.SIGINT); time.sleep(10)')\n"
+        "        exec('os.kill(os.getpid(), signal.SIGINT); time.sleep(600)')\n"
         "typer.run(command)\n"
     )
     ended = subprocess.run(
-        [sys.executable, "-m", "command"], capture_output=True, text=True, timeout=60, cwd=tmp_path
+        [sys.executable, "-m", "command"], capture_output=True, text=True, timeout=600, cwd=tmp_path
     )
     assert (ended.returncode, ended.stderr.startswith("interrupted:")) == (130, True), ended.stderr
