@@ -205,12 +205,29 @@ def test_changed_share_counts_rows_that_change_hands():
     assert mixture.changed_share == pytest.approx(0.1)
 
 
-def test_learns_without_a_trace_of_labels_or_order(rows):
-    """The same seed and rows: the same state to the bit."""
-    (_, a), (_, b) = (run(rows, neighbourhood_weight=1.0, augment=MaskingNoise()) for _ in range(2))
+def test_the_same_rows_and_seed_give_the_same_state(rows):
+    a, b, c = (
+        run(rows, neighbourhood_weight=1.0, augment=MaskingNoise(), seed=seed)[1] for seed in (0, 0, 1)
+    )
     assert torch.equal(a.posterior.components.mean, b.posterior.components.mean)
     for p, q in zip(a.vae.parameters(), b.vae.parameters(), strict=True):
         assert torch.equal(p, q)
+    assert any(not torch.equal(p, q) for p, q in zip(a.vae.parameters(), c.vae.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("encoder", ["mlp", "identity"])
+def test_the_order_of_rows_does_not_show_in_the_clusters(encoder):
+    """Of clusters that lie apart. Here the rows are sorted by cluster: whoever goes by place finds them."""
+    rows, labels = gaussian_clusters(np.random.default_rng(7), (60, 50, 40), 6, distance=14.0)
+    rows = rows[np.argsort(labels, kind="stable")]
+    shuffled = np.random.default_rng(8).permutation(len(rows))
+    settings = {"encoder": encoder, "n_represent_epochs": 40, "learning_rate": 1e-2}
+    found = []
+    for order in (np.arange(len(rows)), shuffled):
+        _, state = run(rows[order], **settings)
+        codes = encode_rows(state.vae, state.view.inputs(state.view.values(torch.as_tensor(rows))))[0]
+        found.append(state.assign(codes).tolist())
+    assert len(set(found[0])) == len(set(found[1])) == len(set(zip(*found, strict=True))) == 3
 
 
 # The trainer.

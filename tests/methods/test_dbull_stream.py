@@ -455,6 +455,24 @@ def test_the_papers_objective_learns_a_stream(data):
     assert_sound(model, X[y == 2])
 
 
+def test_the_papers_replay_keeps_what_the_networks_knew(data):
+    """Steps enough on new clusters that networks forget old ones without it, by several times as much."""
+    X, y = data
+    old, new = X[y < 2], X[y >= 2]
+    steps = {"batch_size": 16, "latent_dim": 4, "hidden_dims": (64,), "augment": None, "n_replay": 100}
+    first = DBULL(**{**NETWORKS, **steps}, objective="paper").fit(old)
+
+    def error(model):
+        return float(np.square(model.reconstruct(old) - old).mean())
+
+    lost = {
+        replay: error(copy.deepcopy(first).set_params(replay=replay).partial_fit(new)) - error(first)
+        for replay in ("auto", "none")
+    }
+    assert lost["none"] > error(first)
+    assert lost["auto"] < 0.4 * lost["none"]
+
+
 def test_settings_of_a_clone_start_anew(fitted):
     assert not hasattr(clone(fitted), "state_")
     assert clone(fitted).get_params() == fitted.get_params()
