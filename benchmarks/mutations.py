@@ -114,7 +114,7 @@ MUTATIONS = (
         "lifelong/folding.py",
         "state.fingerprint = encoder_fingerprint(state.vae)",
         "state.fingerprint = state.fingerprint or encoder_fingerprint(state.vae)",
-        REPLAY,
+        f"{STREAM} -k straight_run",
     ),
     # Strangers and novelty.
     Mutation("no calibration", "lifelong/folding.py", "before + Calibration.of(", "before or (", FOLDING),

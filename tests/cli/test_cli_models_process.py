@@ -7,7 +7,9 @@ import sys
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from dbull.cli import app
 from dbull.store import ModelFolder
 
 
@@ -31,8 +33,8 @@ def place(tmp_path_factory):
     random = np.random.default_rng(0)
     for name, centres in {"a": (0, 20), "b": (20, 40)}.items():
         np.save(folder / f"{name}.npy", np.concatenate([random.normal(size=(40, 3)) + c for c in centres]))
-    code, out, err = run("learn", folder / "model", folder / "a.npy")
-    assert (code, out.startswith("generation 1: a.npy, 80 rows, 2 clusters")) == (0, True), err
+    done = CliRunner().invoke(app, ["learn", str(folder / "model"), str(folder / "a.npy")])
+    assert done.stdout.startswith("generation 1: a.npy, 80 rows, 2 clusters"), done.output
     return folder
 
 

@@ -330,8 +330,8 @@ def test_odd_arrivals(model, X, arrival):
     assert after.n_data_sets_ == 2
     assert after.state_.n_rows == 100 + len(rows)
     assert after.n_clusters_ >= model.n_clusters_
-    again = after.partial_fit(X[140:200])
-    assert_sound(again, X[140:200])
+    again = after.partial_fit(X[140:160])
+    assert_sound(again, X[140:160])
 
 
 def test_one_row_after_pretraining(X, few_epochs):
