@@ -255,6 +255,63 @@ MUTATIONS = (
         'getattr(learner, "capabilities", None) if name in PAPER_METHODS else None',
         TABLE,
     ),
+    # What the short tests still see.
+    Mutation(
+        "a graph of one row",
+        "lifelong/learn.py",
+        "drawn_together and len(data.inputs) > 1",
+        "drawn_together",
+        f"{STREAM} -k odd_arrivals",
+    ),
+    Mutation(
+        "imprints keep every direction",
+        "lifelong/imprint.py",
+        "if len(spread) > rank:",
+        "if False:",
+        f"{STREAM} -k memory_does_not_grow",
+    ),
+    Mutation(
+        "what comes again is always new",
+        "mixture/memory.py",
+        "self.overall = self.total\n",
+        "self.overall = self.stream\n",
+        f"{STREAM} -k more_of_the_same",
+    ),
+    Mutation(
+        "no prototype of the README",
+        "methods/dbull.py",
+        "def prototype(",
+        "def prototype_of(",
+        "test_docs.py -k readme_python",
+    ),
+    Mutation(
+        "maps by chance",
+        "experiments/pictures.py",
+        'TSNE(init="pca",',
+        "TSNE(init=np.random.default_rng().normal(size=(n_rows, 2)),",
+        "experiments/test_pictures.py -k same_each_time",
+    ),
+    Mutation(
+        "epochs are not told",
+        "cli/progress.py",
+        "if monotonic() - self._last >= SECONDS_BETWEEN_EPOCHS:",
+        "if False:",
+        "cli/test_cli_bench.py -k pictures_and_epochs",
+    ),
+    Mutation(
+        "every epoch is told",
+        "cli/progress.py",
+        "if monotonic() - self._last >= SECONDS_BETWEEN_EPOCHS:",
+        "if True:",
+        "cli/test_cli_bench.py -k quick_fit",
+    ),
+    Mutation(
+        "another exit code",
+        "cli/exits.py",
+        "CONDITION_MET = 6",
+        "CONDITION_MET = 7",
+        "cli/test_cli_models_process.py",
+    ),
 )
 
 
