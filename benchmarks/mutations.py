@@ -166,7 +166,7 @@ MUTATIONS = (
         "lifelong/folding.py",
         "group = place_newborns(",
         "place_newborns(",
-        f"{FOLDING} {STREAM}",
+        LEARN,
     ),
     Mutation(
         "newborns join whatever they touch", "lifelong/groups.py", "= contact < mixed", "= False", GROUPS
@@ -183,7 +183,7 @@ MUTATIONS = (
         "lifelong/folding.py",
         "    mixture.dissolve_unchosen(",
         "    (",
-        FOLDING,
+        LEARN,
     ),
     # Imprints.
     Mutation(

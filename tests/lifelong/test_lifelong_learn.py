@@ -230,6 +230,50 @@ def test_the_order_of_rows_does_not_show_in_the_clusters(encoder):
     assert len(set(found[0])) == len(set(found[1])) == len(set(zip(*found, strict=True))) == 3
 
 
+@pytest.mark.parametrize(
+    ("settings", "afresh"),
+    [({}, 1), ({"joint_births": False}, 0), ({"n_joint_epochs": 0}, 0), ({"encoder": "identity"}, 0)],
+)
+def test_a_first_data_set_is_searched_afresh_on_its_last_codes(rows, settings, afresh, monkeypatch):
+    given = []
+    monkeypatch.setattr(CodeMixture, "search_afresh", lambda self, mean, *more: given.append(mean))
+    _, state = run(rows, **settings)
+    assert len(given) == afresh
+    for codes in given:
+        inputs = state.view.inputs(state.view.values(torch.as_tensor(rows)))
+        assert torch.equal(codes, encode_rows(state.vae, inputs)[0])
+
+
+# Components become clusters.
+
+
+def test_pieces_of_one_cluster_are_joined():
+    """An even square needs several Gaussians, which share some of their edges; a far blob shares none."""
+    rng = np.random.default_rng(9)
+    rows = np.concatenate([rng.uniform(-10, 10, (500, 2)), rng.normal(size=(100, 2)) + 40])
+    _, state = run(rows, encoder="identity", join_threshold=0.01)
+    assert state.memory.n_components > 2
+    found = state.assign(state.view.inputs(state.view.values(torch.as_tensor(rows))).double()).tolist()
+    assert (state.n_clusters, set(found[:500]), set(found[500:])) == (2, {0}, {1})
+
+
+def test_a_component_that_no_row_chooses_founds_no_cluster(monkeypatch):
+    """One that has a third of every row is there when the search ends, and not when the data set does."""
+    rows = gaussian_clusters(np.random.default_rng(0), (90, 60), 3, distance=14.0)[0]
+    search = CodeMixture.search
+
+    def spread_thinly(mixture, codes, var):
+        search(mixture, codes, var)
+        mixture.memory.add_components(1)
+        third = torch.full((len(codes), 1), 1 / 3)
+        mixture.responsibilities = torch.cat([mixture.responsibilities * 2 / 3, third], dim=1)
+        mixture.memory.refill([summarize(mixture.responsibilities.double().log(), Points.from_rows(codes))])
+
+    monkeypatch.setattr(CodeMixture, "search", spread_thinly)
+    _, state = run(rows, encoder="identity")
+    assert state.memory.n_components == state.n_clusters == 2
+
+
 # The trainer.
 
 
