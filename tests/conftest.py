@@ -1,6 +1,7 @@
 """Settings that must stand before any test imports scipy, and one profile for all properties."""
 
 import os
+import signal
 from dataclasses import replace
 
 import pytest
@@ -8,6 +9,9 @@ from hypothesis import HealthCheck, settings
 
 # Without it scikit-learn skips its array-API check of estimators instead of running it.
 os.environ.setdefault("SCIPY_ARRAY_API", "1")
+
+# A suite started in the background ignores interrupts, and so would the processes that it interrupts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A busy machine is no reason to fail: no limit of time, neither for an example nor for making one.
 settings.register_profile("dbull", deadline=None, suppress_health_check=[HealthCheck.too_slow])

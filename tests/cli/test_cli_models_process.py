@@ -59,9 +59,12 @@ def test_codes_without_a_model(arguments, code):
 def test_a_watch_that_is_stopped(place, number, code):
     (place / "inbox").mkdir(exist_ok=True)
     process = start("watch", place / "model", place / "inbox")
-    assert "watching" in process.stderr.readline()
-    process.send_signal(number)
-    _, err = process.communicate(timeout=600)
+    try:
+        assert "watching" in process.stderr.readline()
+        process.send_signal(number)
+        _, err = process.communicate(timeout=600)
+    finally:
+        process.kill()
     assert process.returncode == code
     assert "Traceback" not in err
     assert ModelFolder(place / "model").check().ok
