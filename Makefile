@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint bench training recovery embeddings reliability clean
+.PHONY: demo test lint bench training recovery embeddings reliability mutations clean
 
 demo: $(READY)
 	$(BIN)/dbull demo
@@ -40,6 +40,9 @@ reliability: $(READY)
 	$(BIN)/python benchmarks/learn_kills.py
 	$(BIN)/python benchmarks/learn_writers.py
 	$(BIN)/python benchmarks/input_fuzz.py
+
+mutations: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/mutations.py
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -37,8 +37,8 @@ def test_files_tutorial(tmp_path, monkeypatch):
     assert "vibration" in Path("machine.html").read_text(encoding="utf-8")
 
 
-def test_readme_python(tmp_path, monkeypatch):
-    """Days are digits enlarged to the size that the example names."""
+def test_readme_python(tmp_path, monkeypatch, few_epochs):
+    """Days are digits enlarged to the size that the example names; learned in a few epochs."""
     monkeypatch.chdir(tmp_path)
     digits = load_digits()
     images = np.pad(digits.images.repeat(3, axis=1).repeat(3, axis=2), ((0, 0), (2, 2), (2, 2)))

@@ -66,7 +66,8 @@ def test_quiet_says_nothing_but_the_result(tmp_path):
 
 SMALL_DBULL = (
     *("bench", "batch-digits", "--method-path", "dbull.methods.dbull:DBULL", "--set", "image_shape=[8,8]"),
-    *("--set", "epochs=5", "--set", "joint_epochs=1", "--set", "hidden_dims=[16]", "--out"),
+    *("--set", "epochs=5", "--set", "joint_epochs=1", "--set", "hidden_dims=[16]"),
+    *("--set", "latent_dim=2", "--set", "max_clusters=4", "--out"),  # a search through many takes long
 )
 
 

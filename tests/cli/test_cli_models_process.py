@@ -7,7 +7,9 @@ import sys
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from dbull.cli import app
 from dbull.store import ModelFolder
 
 
@@ -21,7 +23,7 @@ def start(*arguments):
 
 def run(*arguments):
     process = start(*arguments)
-    out, err = process.communicate(timeout=300)
+    out, err = process.communicate(timeout=600)
     return process.returncode, out, err
 
 
@@ -31,8 +33,8 @@ def place(tmp_path_factory):
     random = np.random.default_rng(0)
     for name, centres in {"a": (0, 20), "b": (20, 40)}.items():
         np.save(folder / f"{name}.npy", np.concatenate([random.normal(size=(40, 3)) + c for c in centres]))
-    code, out, err = run("learn", folder / "model", folder / "a.npy")
-    assert (code, out.startswith("generation 1: a.npy, 80 rows, 2 clusters")) == (0, True), err
+    done = CliRunner().invoke(app, ["learn", str(folder / "model"), str(folder / "a.npy")])
+    assert done.stdout.startswith("generation 1: a.npy, 80 rows, 2 clusters"), done.output
     return folder
 
 
@@ -57,9 +59,12 @@ def test_codes_without_a_model(arguments, code):
 def test_a_watch_that_is_stopped(place, number, code):
     (place / "inbox").mkdir(exist_ok=True)
     process = start("watch", place / "model", place / "inbox")
-    assert "watching" in process.stderr.readline()
-    process.send_signal(number)
-    _, err = process.communicate(timeout=60)
+    try:
+        assert "watching" in process.stderr.readline()
+        process.send_signal(number)
+        _, err = process.communicate(timeout=600)
+    finally:
+        process.kill()
     assert process.returncode == code
     assert "Traceback" not in err
     assert ModelFolder(place / "model").check().ok
@@ -72,10 +77,10 @@ def test_an_interrupt_inside_an_exec_of_text(tmp_path):
         "from dbull.cli.exits import exit_codes\n"
         "def command():\n"
         "    with exit_codes():\n"
-        "        exec('os.kill(os.getpid(), signal.SIGINT); time.sleep(10)')\n"
+        "        exec('os.kill(os.getpid(), signal.SIGINT); time.sleep(600)')\n"
         "typer.run(command)\n"
     )
     ended = subprocess.run(
-        [sys.executable, "-m", "command"], capture_output=True, text=True, timeout=60, cwd=tmp_path
+        [sys.executable, "-m", "command"], capture_output=True, text=True, timeout=600, cwd=tmp_path
     )
     assert (ended.returncode, ended.stderr.startswith("interrupted:")) == (130, True), ended.stderr

@@ -1,11 +1,10 @@
-"""The command line in a process of its own: start-up time, exit codes as the caller sees them, kills."""
+"""The command line in a process of its own: imports, exit codes as the caller sees them, kills."""
 
 import contextlib
 import json
 import os
 import pty
 import re
-import resource
 import signal
 import subprocess
 import sys
@@ -24,7 +23,7 @@ def environment(**more):
     kept = {key: value for key, value in os.environ.items() if key not in {"DBULL_DATA", "XDG_CACHE_HOME"}}
     return {
         **kept,
-        "PYTHONPATH": str(TOYS),
+        "PYTHONPATH": os.pathsep.join([str(TOYS), *filter(None, [os.environ.get("PYTHONPATH")])]),
         "OMP_NUM_THREADS": "1",
         "NO_COLOR": "1",
         "COLUMNS": "200",
@@ -40,7 +39,7 @@ def dbull(*arguments, cwd=None, **variables):
         text=True,
         cwd=cwd,
         env=environment(**variables),
-        timeout=120,
+        timeout=600,
         check=False,
     )
 
@@ -53,40 +52,31 @@ def start(*arguments, **variables):
 
 
 def wait_for_lines(path: Path, n_lines: int, process) -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and process.poll() is None:
+    while process.poll() is None:
         if path.exists() and path.read_bytes().count(b"\n") >= n_lines:
             return
-        time.sleep(0.02)
+        time.sleep(0.01)
     raise AssertionError(f"{path} never had {n_lines} lines; exit code {process.poll()}")
 
 
-def timed(code: str) -> tuple[str, float]:
-    """Run code in a process of its own; return what it printed and its processor time."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=True
-    )
-    return done.stdout, resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+HEAVY = ("torch", "sklearn", "scipy.sparse", "matplotlib", "pandas", "polars", "pyarrow", "PIL", "jinja2")
 
 
 @pytest.mark.parametrize(
     ("arguments", "words", "needless"),
-    [
-        (["--help"], "bench", ("torch", "sklearn", "scipy", "numpy", "matplotlib")),
-        (["bench", "--list"], "split-digits", ("torch", "sklearn", "scipy.sparse", "matplotlib")),
-    ],
+    [(["--help"], "bench", (*HEAVY, "numpy", "scipy")), (["bench", "--list"], "split-digits", HEAVY)],
 )
 def test_short_answers_import_nothing_heavy(arguments, words, needless):
+    """What takes the time of a start is imports."""
     code = (
-        f"import sys; sys.argv = ['dbull', *{arguments}]; import dbull.cli\ntry: dbull.cli.main()\nfinally:\n"
+        f"import sys; sys.argv = ['dbull', *{arguments}]; import dbull.cli\ntry: dbull.cli.main()\n"
+        f"finally: print([m for m in {needless} if m in sys.modules])"
     )
-    code += f" print([m for m in {needless} if m in sys.modules])"
-    said, seconds = timed(code)
+    said = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=True
+    ).stdout
     assert said.rstrip().endswith("[]")
     assert words in said
-    # Processor time beside that of what no command can do without, in the same moment: machines differ.
-    assert seconds < 4 * timed("import numpy, typer, rich.console")[1]
 
 
 @pytest.mark.parametrize(
@@ -135,23 +125,27 @@ def test_terminal_shows_epochs(tmp_path):
         "--method-path",
         "toy_methods:Epochs",
     ]
+    line = re.compile(r"represent +━+\S* +2/4 1:01:05 ELBO -3\.50/row, 7 components, 1,200 rows/s")
     controller, terminal = pty.openpty()
     with subprocess.Popen(
         [*command, "--out", str(tmp_path)],
         stdout=subprocess.PIPE,
         stderr=terminal,
-        env=environment(TERM="xterm"),
+        env=environment(TERM="xterm", TOY_SEEN=str(tmp_path / "seen")),
     ) as process:
         os.close(terminal)
         shown = b""
         with contextlib.suppress(OSError):  # a terminal whose other end is gone
             while block := os.read(controller, 4096):
                 shown += block
+                text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode(errors="replace"))
+                # The fit goes on when the line was seen; without it, when another has been drawn often.
+                if line.search(text) or len(shown) > 50_000:
+                    (tmp_path / "seen").touch()
         stdout = process.stdout.read().decode()
     os.close(controller)
     assert process.returncode == 0
-    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode())
-    assert re.search(r"represent +━+\S* +2/4 1:01:05 ELBO -3\.50/row, 7 components, 1,200 rows/s", text), text
+    assert line.search(text), text
     assert "represent" not in stdout
 
 
@@ -178,12 +172,15 @@ def test_killed_run_turns_others_away_and_resumes_to_the_same_result(
     tmp_path, monkeypatch, straight, number, code
 ):
     folder = tmp_path / "split-digits" / "Slow" / "seed-0"
-    process = start(*SLOW, tmp_path, TOY_SECONDS="0.3")
-    wait_for_lines(folder / "steps.jsonl", 3, process)
+    process = start(*SLOW, tmp_path, TOY_HOLDS="yes")
     monkeypatch.syspath_prepend(str(TOYS))
-    second_writer = CliRunner().invoke(app, [*SLOW, str(tmp_path)])
-    process.send_signal(number)
-    _, stderr = process.communicate(timeout=60)
+    try:
+        wait_for_lines(folder / "steps.jsonl", 3, process)
+        second_writer = CliRunner().invoke(app, [*SLOW, str(tmp_path)])
+        process.send_signal(number)
+        _, stderr = process.communicate(timeout=600)
+    finally:
+        process.kill()
     assert process.returncode == code, stderr
     assert "Traceback" not in stderr
     assert not (folder / "final.json").exists()

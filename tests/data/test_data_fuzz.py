@@ -58,7 +58,7 @@ def damaged(content: bytes):
 
 @pytest.mark.parametrize("suffix", VALID)
 @given(data=st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_table_readers(tmp_path_factory, suffix, data):
     path = tmp_path_factory.getbasetemp() / f"fuzz{suffix}"
     path.write_bytes(data.draw(damaged(VALID[suffix])))
@@ -76,7 +76,7 @@ def test_a_header_whose_type_is_no_python(tmp_path):
 
 
 @given(data=st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_streams(data):
     content = VALID[data.draw(st.sampled_from([".csv", ".csv.gz", ".npy", ".arrow"]))]
     with contextlib.suppress(DataError):
@@ -96,14 +96,14 @@ PARSERS = {
 
 @pytest.mark.parametrize("name", PARSERS)
 @given(content=st.binary(max_size=300) | st.from_regex(rb"(?:[0-9.,\n <>A-Z/]|\x00){0,80}"))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_parsers(name, content):
     with contextlib.suppress(DataError):
         PARSERS[name](content)
 
 
 @given(data=st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_known_files(tmp_path_factory, data):
     folder = tmp_path_factory.getbasetemp()
     name, read = data.draw(

@@ -190,7 +190,7 @@ class TestCsv:
         ),
         chunk_rows=st.integers(1, 5),
     )
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=40)
     def test_what_is_written_is_read_by_both_parsers(self, x, chunk_rows):
         text = "\n".join(",".join(map(repr, row)) for row in x.astype(float).tolist())
         for optional in (csv_files.optional_pyarrow, lambda: None):

@@ -21,7 +21,7 @@ RULES = {
 
 @pytest.mark.parametrize("name", RULES)
 @given(data=st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_no_row_comes_twice_and_none_that_is_held_out(name, data):
     n_rows = data.draw(st.integers(60, 200))
     n_train = data.draw(st.none() | st.integers(40, n_rows - 10))

@@ -18,7 +18,7 @@ from dbull.methods.dbull import DBULL
 matplotlib = pytest.importorskip("matplotlib", reason="needs the extra dbull[plot]")
 
 NAMES = ["map.png", "prototypes.png", "samples.png", "training.png"]
-SMALL = {"epochs": 3, "joint_epochs": 1, "hidden_dims": (32,), "random_state": 0}
+SMALL = {"epochs": 3, "joint_epochs": 1, "hidden_dims": (32,), "max_clusters": 6, "random_state": 0}
 
 
 @pytest.fixture(scope="module")
@@ -228,7 +228,13 @@ def test_training_without_networks_and_without_a_neighbourhood(drawn, tmp_path):
 
 DBULL_ON_DIGITS = MethodChoice(
     path="dbull.methods.dbull:DBULL",
-    parameters={"image_shape": [8, 8], "epochs": 2, "joint_epochs": 1, "hidden_dims": [16]},
+    parameters={
+        "image_shape": [8, 8],
+        "epochs": 2,
+        "joint_epochs": 1,
+        "hidden_dims": [16],
+        "max_clusters": 4,
+    },
 )
 
 

@@ -2,6 +2,7 @@
 
 import os
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -110,10 +111,12 @@ class Forgetful(Knowing):
 
 
 class Slow(Knowing):
-    """Takes its time over each arrival; TOY_SECONDS says how much."""
+    """Does not end its fourth arrival as long as TOY_HOLDS is set."""
 
     def partial_fit(self, X):
-        time.sleep(float(os.environ.get("TOY_SECONDS", "0")))
+        self.n_arrivals_ = getattr(self, "n_arrivals_", 0) + 1
+        while "TOY_HOLDS" in os.environ and self.n_arrivals_ == 4:
+            time.sleep(0.01)
         return self
 
     def predict(self, X):
@@ -166,7 +169,7 @@ class Calling:
 
 
 class Epochs(Calling):
-    """Says in the manner of `DBULL` that two of four epochs are done, and takes its time."""
+    """Says in the manner of `DBULL` that two of four epochs are done; ends when TOY_SEEN is there."""
 
     def fit(self, X):
         terms = SimpleNamespace(log_prior=-1.0, entropy=-0.5, elbo=-3.5, rows_per_second=1200.0)
@@ -176,5 +179,6 @@ class Epochs(Calling):
                     stage="represent", epoch=2, n_epochs=4, n_components=7, seconds_left=3665.4, terms=terms
                 )
             )
-            time.sleep(0.5)  # the screen is drawn ten times a second
+            while not Path(os.environ["TOY_SEEN"]).exists():
+                time.sleep(0.01)
         return self

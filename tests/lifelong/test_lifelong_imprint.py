@@ -44,7 +44,7 @@ def in_parts(rows, cuts, rank):
 # Moments.
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 2**32 - 1), st.lists(st.integers(20, 180), max_size=5), st.integers(1, 6))
 def test_mean_and_variance_are_those_of_all_rows_however_they_arrive(seed, cuts, rank):
     """Parts of 20 rows and more in 12 dimensions: the leftover is above its smallest in each of them."""

@@ -205,12 +205,73 @@ def test_changed_share_counts_rows_that_change_hands():
     assert mixture.changed_share == pytest.approx(0.1)
 
 
-def test_learns_without_a_trace_of_labels_or_order(rows):
-    """The same seed and rows: the same state to the bit."""
-    (_, a), (_, b) = (run(rows, neighbourhood_weight=1.0, augment=MaskingNoise()) for _ in range(2))
+def test_the_same_rows_and_seed_give_the_same_state(rows):
+    a, b, c = (
+        run(rows, neighbourhood_weight=1.0, augment=MaskingNoise(), seed=seed)[1] for seed in (0, 0, 1)
+    )
     assert torch.equal(a.posterior.components.mean, b.posterior.components.mean)
     for p, q in zip(a.vae.parameters(), b.vae.parameters(), strict=True):
         assert torch.equal(p, q)
+    assert any(not torch.equal(p, q) for p, q in zip(a.vae.parameters(), c.vae.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("encoder", ["mlp", "identity"])
+def test_the_order_of_rows_does_not_show_in_the_clusters(encoder):
+    """Of clusters that lie apart. Here the rows are sorted by cluster: whoever goes by place finds them."""
+    rows, labels = gaussian_clusters(np.random.default_rng(7), (60, 50, 40), 6, distance=14.0)
+    rows = rows[np.argsort(labels, kind="stable")]
+    shuffled = np.random.default_rng(8).permutation(len(rows))
+    settings = {"encoder": encoder, "n_represent_epochs": 40, "learning_rate": 1e-2}
+    found = []
+    for order in (np.arange(len(rows)), shuffled):
+        _, state = run(rows[order], **settings)
+        codes = encode_rows(state.vae, state.view.inputs(state.view.values(torch.as_tensor(rows))))[0]
+        found.append(state.assign(codes).tolist())
+    assert len(set(found[0])) == len(set(found[1])) == len(set(zip(*found, strict=True))) == 3
+
+
+@pytest.mark.parametrize(
+    ("settings", "afresh"),
+    [({}, 1), ({"joint_births": False}, 0), ({"n_joint_epochs": 0}, 0), ({"encoder": "identity"}, 0)],
+)
+def test_a_first_data_set_is_searched_afresh_on_its_last_codes(rows, settings, afresh, monkeypatch):
+    given = []
+    monkeypatch.setattr(CodeMixture, "search_afresh", lambda self, mean, *more: given.append(mean))
+    _, state = run(rows, **settings)
+    assert len(given) == afresh
+    for codes in given:
+        inputs = state.view.inputs(state.view.values(torch.as_tensor(rows)))
+        assert torch.equal(codes, encode_rows(state.vae, inputs)[0])
+
+
+# Components become clusters.
+
+
+def test_pieces_of_one_cluster_are_joined():
+    """An even square needs several Gaussians, which share some of their edges; a far blob shares none."""
+    rng = np.random.default_rng(9)
+    rows = np.concatenate([rng.uniform(-10, 10, (500, 2)), rng.normal(size=(100, 2)) + 40])
+    _, state = run(rows, encoder="identity", join_threshold=0.01)
+    assert state.memory.n_components > 2
+    found = state.assign(state.view.inputs(state.view.values(torch.as_tensor(rows))).double()).tolist()
+    assert (state.n_clusters, set(found[:500]), set(found[500:])) == (2, {0}, {1})
+
+
+def test_a_component_that_no_row_chooses_founds_no_cluster(monkeypatch):
+    """One that has a third of every row is there when the search ends, and not when the data set does."""
+    rows = gaussian_clusters(np.random.default_rng(0), (90, 60), 3, distance=14.0)[0]
+    search = CodeMixture.search
+
+    def spread_thinly(mixture, codes, var):
+        search(mixture, codes, var)
+        mixture.memory.add_components(1)
+        third = torch.full((len(codes), 1), 1 / 3)
+        mixture.responsibilities = torch.cat([mixture.responsibilities * 2 / 3, third], dim=1)
+        mixture.memory.refill([summarize(mixture.responsibilities.double().log(), Points.from_rows(codes))])
+
+    monkeypatch.setattr(CodeMixture, "search", spread_thinly)
+    _, state = run(rows, encoder="identity")
+    assert state.memory.n_components == state.n_clusters == 2
 
 
 # The trainer.

@@ -185,7 +185,7 @@ class AnyLife(RuleBasedStateMachine):
 
 
 TestAnyLife = AnyLife.TestCase
-TestAnyLife.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestAnyLife.settings = settings(max_examples=40, stateful_step_count=30)
 
 
 @pytest.fixture

@@ -267,6 +267,48 @@ def test_only_rows_whose_values_are_real_are_augmented(past, rows):
     assert torch.equal(inputs[~changed], trainer.rows.inputs[~changed])
 
 
+@pytest.mark.parametrize("source", ["imprints", "decoded"])
+def test_learning_trains_on_rows_of_the_past(states, rows, source, monkeypatch):
+    """As many of each cluster as were asked for, where the learner that was had them."""
+    trained_on = []
+    made = Trainer.__init__
+
+    def spy(self, vae, view, data, *more):
+        trained_on.append(data)
+        made(self, vae, view, data, *more)
+
+    monkeypatch.setattr(Trainer, "__init__", spy)
+    state = states[source]
+    drained(learn(state, rows[:40], LearnSettings(replay=source, n_replay=7, **SETTINGS), None))
+    (data,) = trained_on
+    assert (data.n_present, len(data.inputs)) == (40, 40 + 7 * state.n_clusters)
+    codes = encode_rows(state.vae, data.inputs[40:])[0]
+    assert torch.equal(data.kept_codes, codes.float())
+    own = torch.arange(state.n_clusters).repeat_interleave(7)
+    assert float((state.log_proba(codes).argmax(1) == own).double().mean()) > 0.9
+
+
+def test_learning_carries_the_past_along_unless_told_not_to(states, rows):
+    """New rows move an encoder that nothing holds; the mean codes of the past move with it, or stay."""
+    moved = {}
+    for carry in (True, False):
+        settings = LearnSettings(carry=carry, consistency_weight=0.0, **{**SETTINGS, "n_novel_epochs": 20})
+        state = states["imprints"]
+        _, after = drained(learn(state, rows[:40].flip(1), settings, None))
+        # Of components that got no row of the arrival: what moved these is the carrying alone.
+        shift = []
+        for k, component_id in enumerate(state.memory.ids):
+            place = after.memory.ids.index(component_id)
+            if float(after.memory.total.counts[place] - state.memory.total.counts[k]) < 1e-3:
+                before = state.memory.total.sum_z[k] / state.memory.total.counts[k]
+                now = after.memory.total.sum_z[place] / after.memory.total.counts[place]
+                shift.append(float((now - before).norm()))
+        assert shift, "no component without a new row"
+        moved[carry] = max(shift)
+    assert moved[False] < 1e-3
+    assert moved[True] > 0.1
+
+
 # And never in the statistics.
 
 

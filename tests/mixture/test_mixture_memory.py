@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from records import assert_same
 from ten_points import make_case
@@ -74,7 +74,7 @@ OPERATIONS = st.lists(
 )
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30)
 @given(operations=OPERATIONS, seed=st.integers(0, 10_000))
 def test_random_operations_equal_recomputation(operations, seed):
     rng = np.random.default_rng(seed)

@@ -45,7 +45,7 @@ def run(memory, z, settings, start=None, seed=0):
 
 
 @given(seed=st.integers(0, 10_000), pooled_rows=st.floats(0.0, 1e5), n_dims=st.integers(1, 5))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_the_expected_covariance_is_that_without_pooling(seed, pooled_rows, n_dims):
     stats = hard_stats(*wide_and_narrow(seed, n_dims), 2)
     plain, pooled = adapted_prior(stats), adapted_prior(stats, 1.0, pooled_rows)

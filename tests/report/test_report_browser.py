@@ -33,7 +33,7 @@ def listening_proxy():
             except OSError:
                 return
             with connection:
-                connection.settimeout(2)
+                connection.settimeout(60)
                 try:
                     asked.append(connection.recv(400).split(b"\r\n")[0])
                 except OSError:
@@ -72,7 +72,7 @@ def opened(path, tmp_path, *more):
             ],
             capture_output=True,
             text=True,
-            timeout=180,
+            timeout=600,
             check=False,
         )
     said = CONSOLE.findall(done.stderr)

@@ -1,0 +1,357 @@
+"""Break the learner in small ways, one at a time: for each, the tests named beside it must fail.
+
+    python benchmarks/mutations.py             # all of them
+    python benchmarks/mutations.py replay      # those whose names contain a word
+
+Each mutation is made in a temporary copy of src; the checkout is never touched. The tests must pass on an
+unbroken copy first, or their failure would show nothing. Ends with exit code 1 if a mutation survives, or if
+its text is not found exactly once: then the code has changed, and the mutation must be written anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+class Mutation(NamedTuple):
+    """A text of a file under src/dbull, what it becomes, and the tests that must notice."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: str  # as given to pytest, below tests/
+
+
+REPLAY = "lifelong/test_lifelong_replay.py"
+FOLDING = "lifelong/test_lifelong_folding.py"
+LEARN = "lifelong/test_lifelong_learn.py"
+GROUPS = "lifelong/test_lifelong_groups.py"
+IMPRINT = "lifelong/test_lifelong_imprint.py"
+NOVELTY = "lifelong/test_lifelong_novelty.py"
+STREAM = "methods/test_dbull_stream.py"
+CLAIMS = "methods/test_capabilities.py"
+TABLE = "experiments/test_capability_table.py"
+
+MUTATIONS = (
+    # Replay.
+    Mutation("nothing is replayed", "lifelong/learn.py", "past.replay(s.n_replay,", "past.replay(0,", REPLAY),
+    Mutation(
+        "the paper's recipe replays nothing",
+        "lifelong/settings.py",
+        'replay="decoded"',
+        'replay="none"',
+        f"{STREAM} -k paper",
+    ),
+    Mutation(
+        "the paper's replay does not reach the networks",
+        "lifelong/training.py",
+        "if replay is None:",
+        "if replay is None or replay.from_values:",
+        f"{STREAM} -k paper",
+    ),
+    Mutation(
+        "replayed rows are not trained on",
+        "lifelong/training.py",
+        "order = torch.randperm(n_rows, generator=self.generator)",
+        "order = torch.randperm(self.rows.n_present, generator=self.generator)",
+        f"{STREAM} -k paper",
+    ),
+    Mutation(
+        "decoded rows come from the prior",
+        "lifelong/replay.py",
+        "components.mean[component] + noise",
+        "noise",
+        REPLAY,
+    ),
+    Mutation(
+        "replay follows the networks under training",
+        "lifelong/replay.py",
+        "copy.deepcopy(state.vae).eval()",
+        "state.vae",
+        REPLAY,
+    ),
+    Mutation(
+        "replay is by component, not by cluster",
+        "lifelong/replay.py",
+        "self.cluster_of == c for c in self.cluster_of.unique()",
+        "torch.arange(len(weights)) == c for c in range(len(weights))",
+        REPLAY,
+    ),
+    # Drift.
+    Mutation(
+        "statistics are not carried",
+        "lifelong/drift.py",
+        "    sums, squares = [], []\n",
+        "    return stats\n    sums, squares = [], []\n",
+        "lifelong/test_lifelong_drift.py",
+    ),
+    Mutation(
+        "learning does not ask for carried statistics",
+        "lifelong/learn.py",
+        "past.carried(trainer.vae) if s.carry else past.overall",
+        "past.overall",
+        REPLAY,
+    ),
+    Mutation(
+        "replayed codes are not held",
+        "lifelong/training.py",
+        "consistency_weight if len(rows.kept_codes) else 0.0",
+        "0.0",
+        REPLAY,
+    ),
+    Mutation(
+        "the fingerprint of the first encoder is kept",
+        "lifelong/folding.py",
+        "state.fingerprint = encoder_fingerprint(state.vae)",
+        "state.fingerprint = state.fingerprint or encoder_fingerprint(state.vae)",
+        f"{STREAM} -k straight_run",
+    ),
+    # Strangers and novelty.
+    Mutation("no calibration", "lifelong/folding.py", "before + Calibration.of(", "before or (", FOLDING),
+    Mutation(
+        "strangers count",
+        "lifelong/folding.py",
+        "scores >= before.threshold(s.stranger_std)",
+        "scores >= -math.inf",
+        FOLDING,
+    ),
+    Mutation(
+        "a row is scored by an imprint that has seen it",
+        "lifelong/novelty.py",
+        "cluster_scores(inputs[~half], imprints)",
+        "cluster_scores(inputs[half], imprints)",
+        NOVELTY,
+    ),
+    Mutation("all is new", "lifelong/learn.py", "1.0 if first else novelty_of(", "1.0 or (", FOLDING),
+    Mutation(
+        "nothing is new",
+        "lifelong/learn.py",
+        "1.0 if first else novelty_of(state, inputs)",
+        "float(first)",
+        FOLDING,
+    ),
+    Mutation(
+        "any cluster's scale will do",
+        "lifelong/novelty.py",
+        "thresholds[best.indices]",
+        "thresholds[0]",
+        NOVELTY,
+    ),
+    Mutation(
+        "the familiar is learned as if it were new",
+        "lifelong/settings.py",
+        "novel_share > NOVEL_SHARE or not self.novelty",
+        "True",
+        FOLDING,
+    ),
+    # Clusters.
+    Mutation(
+        "all that touches is joined", "lifelong/groups.py", "float(shared[a, b]) < threshold or", "", GROUPS
+    ),
+    Mutation(
+        "nothing is joined", "lifelong/groups.py", "float(shared[a, b]) < threshold or", "True or", GROUPS
+    ),
+    Mutation(
+        "learning joins nothing",
+        "lifelong/folding.py",
+        "group = place_newborns(",
+        "place_newborns(",
+        LEARN,
+    ),
+    Mutation(
+        "newborns join whatever they touch", "lifelong/groups.py", "= contact < mixed", "= False", GROUPS
+    ),
+    Mutation(
+        "clusters are numbered as they come",
+        "lifelong/groups.py",
+        "key=lambda g: -int(sizes[g])",
+        "key=lambda g: g",
+        GROUPS,
+    ),
+    Mutation(
+        "components that no row chooses stay",
+        "lifelong/folding.py",
+        "    mixture.dissolve_unchosen(",
+        "    (",
+        LEARN,
+    ),
+    # Imprints.
+    Mutation(
+        "variances are pooled without what lies between",
+        "lifelong/imprint.py",
+        "share_b * b.variance + between[0].square()",
+        "share_b * b.variance",
+        IMPRINT,
+    ),
+    Mutation(
+        "directions are pooled without the one between",
+        "lifelong/imprint.py",
+        "b.factor, between])",
+        "b.factor])",
+        IMPRINT,
+    ),
+    # Statistics and streams of numbers.
+    Mutation(
+        "statistics are folded in twice",
+        "mixture/memory.py",
+        "self.overall = self.total\n",
+        "self.overall = self.total + self.stream\n",
+        LEARN,
+    ),
+    Mutation(
+        "the past is forgotten in a fold",
+        "mixture/memory.py",
+        "self.overall = self.total\n",
+        "self.overall = self.stream\n",
+        FOLDING,
+    ),
+    Mutation(
+        "every data set has the numbers of the first",
+        "lifelong/state.py",
+        " + 1_000_003 * self.n_data_sets",
+        "",
+        f"{STREAM} -k random",
+    ),
+    Mutation(
+        "no neighbour graph in the loss",
+        "lifelong/training.py",
+        "self.neighbourhood_weight * terms[3]",
+        "0",
+        LEARN,
+    ),
+    Mutation(
+        "a first data set is never searched afresh",
+        "lifelong/learn.py",
+        "if past is None and s.joint_births",
+        "if False and s.joint_births",
+        LEARN,
+    ),
+    Mutation(
+        "labels decide the seed",
+        "methods/dbull.py",
+        "state = self._drained(self._learning(self._fresh(rows), rows))",
+        "state = self._fresh(rows); state.seed += int(y is not None and y[0] != y[-1])\n"
+        "            state = self._drained(self._learning(state, rows))",
+        "methods/test_dbull.py -k labels_given",
+    ),
+    # What methods claim.
+    Mutation("DEC claims to find K", "methods/dec.py", "learns_k=False", "learns_k=True", CLAIMS),
+    Mutation("VAE+DP denies to find K", "methods/vae_dp.py", "learns_k=True", "learns_k=False", CLAIMS),
+    Mutation("CURL-F claims to find K", "methods/curl.py", "learns_k=grows", "learns_k=True", CLAIMS),
+    Mutation(
+        "a method loses its claims",
+        "experiments/capabilities.py",
+        'getattr(learner, "capabilities", None)',
+        'getattr(learner, "capabilities", None) if name in PAPER_METHODS else None',
+        TABLE,
+    ),
+    # What the short tests still see.
+    Mutation(
+        "a graph of one row",
+        "lifelong/learn.py",
+        "drawn_together and len(data.inputs) > 1",
+        "drawn_together",
+        f"{STREAM} -k odd_arrivals",
+    ),
+    Mutation(
+        "imprints keep every direction",
+        "lifelong/imprint.py",
+        "if len(spread) > rank:",
+        "if False:",
+        f"{STREAM} -k memory_does_not_grow",
+    ),
+    Mutation(
+        "what comes again is always new",
+        "mixture/memory.py",
+        "self.overall = self.total\n",
+        "self.overall = self.stream\n",
+        f"{STREAM} -k more_of_the_same",
+    ),
+    Mutation(
+        "no prototype of the README",
+        "methods/dbull.py",
+        "def prototype(",
+        "def prototype_of(",
+        "test_docs.py -k readme_python",
+    ),
+    Mutation(
+        "maps by chance",
+        "experiments/pictures.py",
+        'TSNE(init="pca",',
+        "TSNE(init=np.random.default_rng().normal(size=(n_rows, 2)),",
+        "experiments/test_pictures.py -k same_each_time",
+    ),
+    Mutation(
+        "epochs are not told",
+        "cli/progress.py",
+        "if monotonic() - self._last >= SECONDS_BETWEEN_EPOCHS:",
+        "if False:",
+        "cli/test_cli_bench.py -k pictures_and_epochs",
+    ),
+    Mutation(
+        "every epoch is told",
+        "cli/progress.py",
+        "if monotonic() - self._last >= SECONDS_BETWEEN_EPOCHS:",
+        "if True:",
+        "cli/test_cli_bench.py -k quick_fit",
+    ),
+    Mutation(
+        "another exit code",
+        "cli/exits.py",
+        "CONDITION_MET = 6",
+        "CONDITION_MET = 7",
+        "cli/test_cli_models_process.py",
+    ),
+)
+
+
+def passes(source: Path, tests: str) -> bool:
+    """Return whether tests pass with the package in a folder; none found, or an error, ends everything."""
+    words = [f"tests/{word}" if word.endswith(".py") else word for word in tests.split()]
+    environment = {**os.environ, "PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *words]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    if done.returncode not in (0, 1):
+        raise SystemExit(f"pytest {tests}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.returncode == 0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("word", nargs="?", default="", help="only mutations whose names contain it")
+    word = parser.parse_args().word
+    chosen = [m for m in MUTATIONS if word in m.name]
+    outcomes = []
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "src"
+        shutil.copytree(ROOT / "src", copy, ignore=shutil.ignore_patterns("__pycache__"))
+        sound = {tests: passes(copy, tests) for tests in dict.fromkeys(m.tests for m in chosen)}
+        for mutation in chosen:
+            path = copy / "dbull" / mutation.file
+            text = path.read_text(encoding="utf-8")
+            if text.count(mutation.old) != 1:
+                outcome = f"text found {text.count(mutation.old)} times: write it anew"
+            elif not sound[mutation.tests]:
+                outcome = "its tests fail without it"
+            else:
+                path.write_text(text.replace(mutation.old, mutation.new), encoding="utf-8")
+                outcome = "SURVIVED" if passes(copy, mutation.tests) else "killed"
+                path.write_text(text, encoding="utf-8")
+            outcomes.append(outcome)
+            print(f"{outcome:9} {mutation.file}: {mutation.name}", flush=True)
+    print(f"{outcomes.count('killed')} of {len(outcomes)} killed")
+    raise SystemExit(outcomes.count("killed") < len(outcomes))
+
+
+if __name__ == "__main__":
+    main()
