@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint bench training recovery embeddings reliability clean
+.PHONY: demo test lint bench training recovery embeddings reliability growth clean
 
 demo: $(READY)
 	$(BIN)/dbull demo
@@ -40,6 +40,9 @@ reliability: $(READY)
 	$(BIN)/python benchmarks/learn_kills.py
 	$(BIN)/python benchmarks/learn_writers.py
 	$(BIN)/python benchmarks/input_fuzz.py
+
+growth: $(READY)
+	$(BIN)/python benchmarks/growth.py
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dbull.errors import SettingsError
 from dbull.lifelong.past import Past
-from dbull.lifelong.records import ClusterRecord, Event, check_fields, fail, list_of, plain, whole
+from dbull.lifelong.records import ClusterRecord, Event, Reader, check_fields, fail, list_of, plain, whole
 
 __all__ = ["NO_CLUSTER", "ClusterRecord", "Event", "Ledger"]
 
@@ -38,7 +38,7 @@ class Ledger:
         self._n_arrivals = 0
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Ledger) and self._whole() == other._whole()
+        return isinstance(other, Ledger) and self.to_json() == other.to_json()
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -306,17 +306,7 @@ class Ledger:
         ModelFileError
             if a field is unknown, missing, of the wrong type, or contradicts another; the message names it
         """
-        fields = check_fields(
-            document,
-            where,
-            {
-                "ids_given": whole,
-                "n_arrivals": whole,
-                "clusters": list_of(ClusterRecord.from_json),
-                "n_earlier_events": whole,
-                "events": list_of(Event.from_json),
-            },
-        )
+        fields = check_fields(document, where, _DOCUMENT)
         ledger = cls()
         ledger._past = Past(fields["n_earlier_events"], earlier or (), where)
         if not callable(earlier):
@@ -341,9 +331,6 @@ class Ledger:
             fail(where, f"last_seen {record.last_seen}, but there were {self._n_arrivals} arrivals")
         if not all(other in self._records for other in record.relatives):
             fail(where, f"parents or merged_into name clusters that are not there: {list(record.relatives)}")
-
-    def _whole(self) -> tuple[object, ...]:
-        return self._records, self.events, self.n_events, self._next_id, self._n_arrivals
 
     def _put(self, record: ClusterRecord, event: Event | None = None) -> None:
         self._records[record.id] = record
@@ -405,3 +392,10 @@ def _share(value: float | None) -> float | None:
     if not 0.0 <= value <= 1.0:
         raise SettingsError(f"weight must be from 0 to 1, got {value!r}")
     return float(value)
+
+
+_DOCUMENT: dict[str, Reader] = {
+    **dict.fromkeys(("ids_given", "n_arrivals", "n_earlier_events"), whole),
+    "clusters": list_of(ClusterRecord.from_json),
+    "events": list_of(Event.from_json),
+}

@@ -54,8 +54,10 @@ def _dump(value: object, where: str, indent: int | None) -> bytes:
 
 
 def _depth(data: bytes) -> int:
-    """Return the deepest nesting of brackets outside of texts."""
+    """Return the deepest nesting of brackets outside of texts, 0 where it cannot matter."""
     depth = deepest = 0
+    if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:  # most documents: nothing can be nested deeper
+        return 0
     for bracket in _OTHERS.sub(b"", _TEXTS.sub(b"", _ESCAPES.sub(b"", data))):
         depth += 1 if bracket in b"[{" else -1
         deepest = max(deepest, depth)

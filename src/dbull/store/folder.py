@@ -13,13 +13,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dbull.errors import ConflictError, DbullError, ModelFileError, ModelWriteError, SettingsError
+from dbull.errors import ConflictError, DbullError, ModelFileError, SettingsError
 from dbull.lifelong.records import plain
 from dbull.store.checking import CheckReport, check_folder
 from dbull.store.checkpoint import OWN_KINDS, Checkpoint
 from dbull.store.comparison import Difference, compare
 from dbull.store.contents import pack_files, read_checkpoint, shared, verify_files
 from dbull.store.eventlog import ancestor, event_lines, own_events, parse_events, past_events, sync_log
+from dbull.store.history import HistoryEntry, ids_given_ever, log_end
 from dbull.store.layout import (
     EVENTS,
     LEARNED,
@@ -28,6 +29,7 @@ from dbull.store.layout import (
     generation_name,
     generation_number,
     hash_bytes,
+    ranges,
 )
 from dbull.store.learned import LearnedRecord, known_inputs, learned_lines, refuse_known, remember
 from dbull.store.manifest import (
@@ -39,12 +41,9 @@ from dbull.store.manifest import (
     wrap_manifest,
 )
 from dbull.store.pruning import remove_pruned
-from dbull.store.writing import publish, remove_leftovers
+from dbull.store.writing import check_writable, publish, remove_leftovers
 
 __all__ = ["HistoryEntry", "Loaded", "ModelFolder"]
-
-# Ids kept free for each generation whose manifest cannot be read, when a rollback goes over it.
-IDS_PER_LOST_GENERATION = 1000
 
 
 @dataclass(frozen=True)
@@ -58,15 +57,6 @@ class Loaded:
     def generation(self) -> int:
         """Number of the generation."""
         return self.manifest.generation
-
-
-@dataclass(frozen=True)
-class HistoryEntry:
-    """One line of the history; the manifest, or what is wrong with it."""
-
-    generation: int
-    manifest: Manifest | None
-    problem: str | None = None
 
 
 class ModelFolder:
@@ -98,21 +88,8 @@ class ModelFolder:
         return max(self.generations(), default=None)
 
     def check_writable(self) -> None:
-        """Refuse early a folder in which nothing can be written, so that no work is lost by it.
-
-        Raises
-        ------
-        ModelWriteError
-            if the system says that the folder, or the one that it would be made in, cannot be written to
-        """
-        place = self.path.absolute()
-        while not os.path.lexists(place) and place != place.parent:
-            place = place.parent
-        if os.path.isdir(place) and not os.access(place, os.W_OK | os.X_OK):
-            raise ModelWriteError(
-                f"{self.path}: cannot be written, since {place} is not writable; make it so, or put the "
-                "model in a place that is"
-            )
+        """Refuse early, by ModelWriteError, a folder that cannot be written to, so that no work is lost."""
+        check_writable(self.path)
 
     def manifest(self, generation: int | None = None) -> Manifest:
         """Return the manifest of a generation, the newest if none is named."""
@@ -136,10 +113,7 @@ class ModelFolder:
     def load(self, generation: int | None = None) -> Loaded:
         """Return a generation, the newest if none is named, after `verify`: all of it or an error.
 
-        Raises
-        ------
-        ModelFileError
-            if there is no such generation, or anything about it is not as it was written
+        Raises `ModelFileError` if there is none, or anything about it is not as it was written.
         """
         manifest = self.verify(generation)
         return Loaded(read_checkpoint(self.path, manifest), manifest)
@@ -216,7 +190,8 @@ class ModelFolder:
         manifest = self._publish(manifest, files, anew=not logged)
         remember(manifest.parent_sha256, manifest.sha256, inputs, number)
         if keep is not None:
-            self._remove_pruned(manifest)
+            with suppress(OSError, DbullError):  # the next commit goes on with it
+                remove_pruned(self.path, manifest)
         return manifest
 
     def rollback(self, to: int, *, note: str = "", time: str | None = None) -> Manifest:
@@ -229,11 +204,8 @@ class ModelFolder:
         newest, number = entries[-1], entries[-1].generation + 1
         if to == newest.generation:
             others = [entry.generation for entry in entries[:-1]]
-            raise SettingsError(f"generation {to} is the newest already; earlier ones are {_ranges(others)}")
-        line: dict[str, Any] = {"kind": "rollback", "restores": to, "time": time, "note": note}
-        text = event_lines(number, [line])
-        # What the target has is there already; its learned inputs are found by way of it.
-        files = {name: record for name, record in target.files.items() if name != LEARNED}
+            raise SettingsError(f"generation {to} is the newest already; earlier ones are {ranges(others)}")
+        line = {"kind": "rollback", "restores": to, "time": time, "note": note}
         manifest = replace(
             target,
             generation=number,
@@ -241,18 +213,12 @@ class ModelFolder:
             parent_sha256=None if newest.manifest is None else newest.manifest.sha256,
             restores=to,
             oldest=max(entry.manifest.oldest for entry in entries if entry.manifest is not None),
-            versions=running_versions(),
             note=note,
             time=time,
-            rows=0,
-            ids_given=_ids_given_ever(entries),
-            n_events=1,
-            log_offset=self._log_end(entries),
-            log_sha256=chained(target.log_sha256, text),
-            files={**files, EVENTS: FileRecord(len(text), hash_bytes(text), number)},
-            old_inputs=(),
+            ids_given=ids_given_ever(entries),
+            log_offset=log_end(self.path, entries),
         )
-        return self._publish(manifest, {EVENTS: text})
+        return self._repeat(manifest, [line])
 
     def prune(self, keep: int, *, leftovers: bool = False, note: str = "", time: str | None = None) -> int:
         """Remove tensors and documents of all but the newest `keep` generations; return how many files.
@@ -278,17 +244,11 @@ class ModelFolder:
                 parent_sha256=newest.sha256,
                 restores=None,
                 oldest=oldest,
-                versions=running_versions(),
                 note=note,
                 time=time,
-                rows=0,
-                n_events=0,
                 log_offset=newest.log_end,
-                log_sha256=chained(newest.log_sha256, b""),
-                files={n: record for n, record in newest.files.items() if n not in (EVENTS, LEARNED)},
-                old_inputs=(),
             )
-            newest = self._publish(newest, {})
+            newest = self._repeat(newest, [])
         if leftovers:
             with suppress(FileNotFoundError):
                 remove_leftovers(self.path, of_others=True)
@@ -358,7 +318,7 @@ class ModelFolder:
             raise SettingsError(f"a generation is a whole number, got {number!r:.50}")
         if generation_number(generation_name(number)) is None or not os.path.lexists(self.folder(number)):
             raise SettingsError(
-                f"{self.path}: there is no generation {number}; there are {_ranges(self.generations())}"
+                f"{self.path}: there is no generation {number}; there are {ranges(self.generations())}"
             )
         return number
 
@@ -394,6 +354,24 @@ class ModelFolder:
             "load the model again and repeat"
         )
 
+    def _repeat(self, manifest: Manifest, lines: list[dict[str, Any]]) -> Manifest:
+        """Write a generation that refers to the content of another and has these events of its own."""
+        text = event_lines(manifest.generation, lines)
+        # Learned inputs of format 1 are found by way of the generation that they lie in.
+        files = {name: part for name, part in manifest.files.items() if name not in (EVENTS, LEARNED)}
+        if lines:
+            files[EVENTS] = FileRecord(len(text), hash_bytes(text), manifest.generation)
+        manifest = replace(
+            manifest,
+            versions=running_versions(),
+            rows=0,
+            n_events=len(lines),
+            log_sha256=chained(manifest.log_sha256, text),
+            files=files,
+            old_inputs=(),
+        )
+        return self._publish(manifest, {EVENTS: text})
+
     def _publish(self, manifest: Manifest, files: dict[str, bytes], *, anew: bool = False) -> Manifest:
         data, number = manifest.to_bytes(), manifest.generation
         own = {name: files[name] for name, record in manifest.files.items() if record.generation == number}
@@ -403,36 +381,6 @@ class ModelFolder:
         with suppress(OSError, DbullError):
             sync_log(self.path, manifest, anew=anew)
         return manifest
-
-    def _remove_pruned(self, manifest: Manifest) -> None:
-        """Remove what a commit has pruned; should it fail, the next one goes on with it."""
-        with suppress(OSError, DbullError):
-            remove_pruned(self.path, manifest)
-
-    def _log_end(self, entries: list[HistoryEntry]) -> int:
-        """Return where the log goes on, also if the newest manifest, which would tell, is lost."""
-        newest = entries[-1].manifest
-        if newest is not None:
-            return newest.log_end
-        log = self.path / EVENTS
-        size = os.lstat(log).st_size if os.path.isfile(log) and not os.path.islink(log) else 0
-        return max([size, *(entry.manifest.log_end for entry in entries if entry.manifest is not None)])
-
-
-def _ids_given_ever(entries: list[HistoryEntry]) -> int:
-    given = [entry.manifest.ids_given for entry in entries if entry.manifest is not None]
-    return max(given, default=0) + IDS_PER_LOST_GENERATION * (len(entries) - len(given))
-
-
-def _ranges(numbers: list[int]) -> str:
-    """Return numbers, oldest first, as text: 1 to 4, 7."""
-    parts: list[list[int]] = []
-    for number in numbers:
-        if parts and parts[-1][-1] == number - 1:
-            parts[-1][1:] = [number]
-        else:
-            parts.append([number])
-    return ", ".join(" to ".join(map(str, part)) for part in parts) or "none"
 
 
 def _check_keep(keep: int | None) -> None:

@@ -45,6 +45,7 @@ __all__ = [
     "listing",
     "oddity",
     "open_regular",
+    "ranges",
     "read_bounded",
 ]
 
@@ -191,3 +192,14 @@ def listing(folder: Path) -> list[str]:
         raise damaged(folder, "is not a folder") from None
     except OSError as error:
         raise damaged(folder, f"cannot be read ({error.strerror})") from error
+
+
+def ranges(numbers: list[int]) -> str:
+    """Return numbers, oldest first, as text: 1 to 4, 7."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and parts[-1][-1] == number - 1:
+            parts[-1][1:] = [number]
+        else:
+            parts.append([number])
+    return ", ".join(" to ".join(map(str, part)) for part in parts) or "none"

@@ -24,7 +24,7 @@ from dbull.errors import ConflictError, DbullError, ModelWriteError
 from dbull.store.layout import WRITING, damaged, generation_name
 from dbull.store.owners import is_gone, owner_name
 
-__all__ = ["publish", "remove_leftovers", "replace_file", "writing"]
+__all__ = ["check_writable", "publish", "remove_leftovers", "replace_file", "writing"]
 
 # What a folder that cannot be flushed answers; the rename is then as safe as the file system makes it.
 _NO_FOLDER_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES, errno.EPERM}
@@ -51,6 +51,18 @@ def writing(model: Path) -> Iterator[None]:
             f"{error.filename or model}: cannot be written ({error.strerror or error}); "
             f"the model is as it was: {fix}"
         ) from error
+
+
+def check_writable(model: Path) -> None:
+    """Refuse a folder that the system says cannot be written to, or made where it is not there yet."""
+    place = model.absolute()
+    while not os.path.lexists(place) and place != place.parent:
+        place = place.parent
+    if os.path.isdir(place) and not os.access(place, os.W_OK | os.X_OK):
+        raise ModelWriteError(
+            f"{model}: cannot be written, since {place} is not writable; make it so, or put the "
+            "model in a place that is"
+        )
 
 
 def publish(model: Path, number: int, files: Mapping[str, bytes]) -> None:
