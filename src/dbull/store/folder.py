@@ -224,8 +224,8 @@ class ModelFolder:
         """Remove tensors and documents of all but the newest `keep` generations; return how many files.
 
         History, events and learned inputs stay. Which generations are kept is written down first, as a
-        generation of its own that has all files of its parent; if that was done before, only what is left
-        of it is removed.
+        generation of its own that has all files of its parent and is the newest of those kept; where no more
+        than `keep` are left, only what an earlier pruning has left undone is removed.
 
         Parameters
         ----------
@@ -235,15 +235,14 @@ class ModelFolder:
         """
         _check_keep(keep)
         newest = self.verify()
-        oldest = newest.generation - keep + 1
-        if oldest > newest.oldest:
+        if newest.generation - newest.oldest + 1 > keep:
             newest = replace(
                 newest,
                 generation=newest.generation + 1,
                 parent=newest.generation,
                 parent_sha256=newest.sha256,
                 restores=None,
-                oldest=oldest,
+                oldest=newest.generation + 2 - keep,
                 note=note,
                 time=time,
                 log_offset=newest.log_end,
