@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dbull.errors import AlreadyLearnedError, ConflictError, SettingsError
+from dbull.errors import AlreadyLearnedError, ConflictError, ModelFileError, SettingsError
 from dbull.store import LearnedInput, ModelFolder, folder, learned, pruning
 
 FORMAT_1 = Path(__file__).parents[1] / "reference" / "store-format-1"
@@ -24,6 +24,11 @@ def test_a_file_that_the_parent_has_is_not_written_again(three, checkpoint, same
     assert three.manifest().files["networks.safetensors"].generation == 3
     same(three.load().checkpoint, checkpoint(5, tensors=later.tensors))
     assert three.check().ok
+    path = three.folder(3) / "networks.safetensors"
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    with pytest.raises(ModelFileError, match=r"gen-00000003/networks\.safetensors"):
+        three.load(5)
+    assert three.check().sound == (1, 2)
 
 
 def test_a_file_of_the_parent_that_was_damaged_meanwhile_is_written_again(three, checkpoint):

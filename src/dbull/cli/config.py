@@ -44,6 +44,9 @@ class Reading:
             if value is not None:
                 if isinstance(value, str) or not isinstance(value, Sequence):
                     raise SettingsError(f"{name} must be a list, got {value!r:.60}")
+                kind: type = str if name == "columns" else int
+                if not all(isinstance(part, kind) for part in value):
+                    raise SettingsError(f"{name} must be a list of {kind.__name__}, got {value!r:.60}")
                 object.__setattr__(self, name, tuple(value))
         for name in ("header", "grey"):
             value = getattr(self, name)
