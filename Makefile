@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint bench training recovery embeddings reliability mutations clean
+.PHONY: demo test lint bench training recovery embeddings reliability growth mutations clean
 
 demo: $(READY)
 	$(BIN)/dbull demo
@@ -43,6 +43,9 @@ reliability: $(READY)
 
 mutations: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/mutations.py
+
+growth: $(READY)
+	$(BIN)/python benchmarks/growth.py
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -178,7 +178,7 @@ class Vandal:
             files[name] = self.scramble(files[name])
         if name != MANIFEST:
             told = json.loads(manifest)
-            told["files"][name] = {"bytes": len(files[name]), "sha256": hash_bytes(files[name])}
+            told["files"][name] |= {"bytes": len(files[name]), "sha256": hash_bytes(files[name])}
             manifest = json.dumps(told).encode()
         for one, data in {**files, MANIFEST: manifest, MANIFEST_HASH: wrap_manifest(manifest)}.items():
             (self.place / one).write_bytes(data)

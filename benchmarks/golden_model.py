@@ -1,6 +1,6 @@
 """Write the reference model of a format version; run once when the format changes, then keep it for ever.
 
-python benchmarks/golden_model.py tests/reference/model-format-1
+python benchmarks/golden_model.py tests/reference/model-format-2
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from time import perf_counter, sleep
 import torch
 
 from dbull.store import Checkpoint, LearnedInput, ModelFolder
-from dbull.store.layout import hash_bytes
+from dbull.store.layout import WRITING, hash_bytes
 
 VALUES = 200_000  # 800 kB in float32: long enough a write for kills to fall into it
 
@@ -97,7 +97,7 @@ def run(kills: int, seed: int, place: Path) -> Outcome:
     for _ in range(kills):
         told = kill_once(folder, draw.uniform(0, spread))
         latest = folder.latest() or 0
-        outcome.in_a_write += any(path.name.startswith(".tmp-") for path in folder.path.iterdir())
+        outcome.in_a_write += any((folder.path / WRITING).iterdir())
         outcome.before_told += latest > max(told, newest)
         if latest < max(told, newest) or latest > max(told, newest) + 1:
             outcome.wrong.append(f"told of {told}, before {newest}, but the newest is {latest}")

@@ -345,7 +345,10 @@ def test_a_disk_that_fills_up_is_not_the_fault_of_the_command(place, monkeypatch
 def test_a_generation_that_is_missing_in_the_middle(place):
     run("learn", place / "model", place / "tuesday.csv", "-q")
     run("rename", place / "model", 0, "zeros")
+    told = run("events", place / "model", "--json").stdout
     shutil.rmtree(place / "model" / "gen-00000002")
+    assert run("events", place / "model", "--json").stdout == told, "the log has them, and is verified"
+    (place / "model" / "events.jsonl").unlink()
     assert "gen-00000002" in run("events", place / "model", code=4).stderr
 
 

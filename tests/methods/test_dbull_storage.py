@@ -19,7 +19,7 @@ from dbull.store import ModelFolder
 from forgery import forge
 from synthetic import gaussian_clusters
 
-GOLDEN = Path(__file__).parent.parent / "reference" / "model-format-1"
+GOLDEN = Path(__file__).parent.parent / "reference"
 X, Y = gaussian_clusters(np.random.default_rng(3), (60, 50, 40), 12, distance=14.0)
 QUICK = {"hidden_dims": (6,), "latent_dim": 2, "epochs": 3, "joint_epochs": 1, "random_state": 0}
 
@@ -245,14 +245,16 @@ def test_content_that_does_not_fit_is_refused(model, name, tmp_path):
         dbull.load(tmp_path / "m")
 
 
-def test_the_model_of_format_1_gives_its_answers():
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_model_of_a_format_gives_its_answers(version):
     """Written once by benchmarks/golden_model.py; whatever changes, it must load and answer the same."""
-    answers = json.loads((GOLDEN / "answers.json").read_text())
-    model = dbull.load(GOLDEN / "model")
+    place = GOLDEN / f"model-format-{version}"
+    answers = json.loads((place / "answers.json").read_text())
+    model = dbull.load(place / "model")
     rows = load_digits().data[: answers["n_rows"]]
     assert model.predict(rows).tolist() == answers["ids"]
     np.testing.assert_allclose(model.transform(rows[:5]), answers["codes"], rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(model.score_samples(rows[:5]), answers["scores"], rtol=1e-4)
     assert [row["name"] for row in model.clusters_][:1] == [answers["name"]]
     assert [event.kind for event in model.events_] == answers["events"]
-    assert ModelFolder(GOLDEN / "model").check().ok
+    assert ModelFolder(place / "model").check().ok

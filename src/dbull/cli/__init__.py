@@ -27,6 +27,7 @@ for _command in (
         history.history,
         history.rollback,
         history.diff,
+        history.prune,
         history.check,
         report.report,
         setup.doctor,

@@ -68,13 +68,14 @@ def events(
     Example: `dbull events model --kind birth --json`
     """
     with exit_codes():
+        from dbull.methods.dbull_storage import told_events
         from dbull.store import EVENT_KINDS, ModelFolder
 
         if kind is not None:
             check_known("kind of event", kind, (*EVENT_KINDS, "rollback"))
         found = [
             event
-            for event in ModelFolder(model).events(abandoned=everything or kind == "rollback")
+            for event in told_events(ModelFolder(model), abandoned=everything or kind == "rollback")
             if (since is None or event["generation"] > since) and (kind is None or event["kind"] == kind)
         ]
         if as_json:
@@ -142,12 +143,13 @@ def _change(path: Path, change: "Callable[[DBULL], object]", note: str) -> None:
 def _show_one(
     model: Path, rows: list[dict[str, Any]], cluster: int, generation: int | None, as_json: bool
 ) -> None:
+    from dbull.methods.dbull_storage import told_events
     from dbull.store import ModelFolder
 
     record = next((row for row in rows if row["id"] == cluster), None)
     if record is None:
         raise SettingsError(f"no cluster has the id {cluster}; `dbull clusters {model} --all` lists them")
-    found = [e for e in ModelFolder(model).events(generation) if cluster in e["clusters"]]
+    found = [e for e in told_events(ModelFolder(model), generation) if cluster in e["clusters"]]
     if as_json:
         show_json({**record, "events": found})
         return

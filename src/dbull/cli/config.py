@@ -17,6 +17,7 @@ __all__ = ["Config", "Reading", "parameter_names", "read_config"]
 
 PREFIX = "DBULL_"
 ARRIVAL_ROWS = 10_000
+COMMAND_ONLY = ("arrival_rows", "keep_generations")  # what a model does not keep of how it was learned
 # What the first data set decides for good; everything else may change from one data set to the next.
 FIXED = (
     *("objective", "kind", "image_shape", "encoder", "latent_dim", "hidden_dims", "likelihood", "front_end"),
@@ -35,6 +36,7 @@ class Reading:
     image_size: tuple[int, int] | None = None
     grey: bool = False
     arrival_rows: int = ARRIVAL_ROWS  # of one command, not kept
+    keep_generations: int | None = None  # neither is this
 
     def __post_init__(self) -> None:
         for name in ("columns", "image_size"):
@@ -42,6 +44,9 @@ class Reading:
             if value is not None:
                 if isinstance(value, str) or not isinstance(value, Sequence):
                     raise SettingsError(f"{name} must be a list, got {value!r:.60}")
+                kind: type = str if name == "columns" else int
+                if not all(isinstance(part, kind) for part in value):
+                    raise SettingsError(f"{name} must be a list of {kind.__name__}, got {value!r:.60}")
                 object.__setattr__(self, name, tuple(value))
         for name in ("header", "grey"):
             value = getattr(self, name)
@@ -55,10 +60,13 @@ class Reading:
             raise SettingsError(
                 f"arrival_rows must be a whole number of at least 2, got {self.arrival_rows!r:.60}"
             )
+        keep = self.keep_generations
+        if keep is not None and (not isinstance(keep, int) or isinstance(keep, bool) or keep < 1):
+            raise SettingsError(f"keep_generations must be a whole number of at least 1, got {keep!r:.60}")
 
     def kept(self) -> dict[str, Any]:
         """Return what a model keeps."""
-        return {name: value for name, value in asdict(self).items() if name != "arrival_rows"}
+        return {name: value for name, value in asdict(self).items() if name not in COMMAND_ONLY}
 
     def read_settings(self, columns: tuple[str, ...] | None) -> "ReadSettings":
         """Return the settings of the readers, for these columns."""

@@ -1,5 +1,6 @@
-"""``dbull history``, ``rollback``, ``diff`` and ``check``: the generations of a model folder."""
+"""``dbull history``, ``rollback``, ``diff``, ``prune`` and ``check``: the generations of a model folder."""
 
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +15,7 @@ from dbull.errors import ModelFileError, SettingsError
 if TYPE_CHECKING:
     from dbull.store import Manifest
 
-__all__ = ["check", "diff", "history", "rollback"]
+__all__ = ["check", "diff", "history", "prune", "rollback"]
 
 MOST_CHANGES = 40  # lines of a comparison for people
 
@@ -43,9 +44,9 @@ def history(model: Model, as_json: AsJson = False) -> None:
                     "generation": entry.generation,
                     "time": kept.time,
                     "note": _note(kept),
-                    "rows": sum(one.rows for one in kept.learned_inputs[:1]),
+                    "rows": kept.rows,
                     "ids_given": kept.ids_given,
-                    "bytes": sum(file.stat().st_size for file in folder.folder(entry.generation).iterdir()),
+                    "bytes": _size(folder.folder(entry.generation)),
                     "problem": None,
                 }
             )
@@ -76,6 +77,32 @@ def rollback(
 
         manifest = ModelFolder(model).rollback(to, note=note, time=now())
         typer.echo(f"generation {manifest.generation}: back to {to}")
+
+
+def prune(
+    model: Model,
+    keep: Annotated[int, typer.Option(help="How many generations to keep.", min=1, show_default=False)],
+    leftovers: Annotated[
+        bool,
+        typer.Option(
+            "--leftovers",
+            help="Also remove what unfinished writers on other machines left; only if none of them runs.",
+        ),
+    ] = False,
+) -> None:
+    """Remove tensors and documents of all but the newest generations; history, events and inputs stay.
+
+    A pruned generation can be neither loaded nor brought back.
+
+    Example: `dbull prune model --keep 10`
+    """
+    with exit_codes():
+        from dbull.methods.storing import now
+        from dbull.store import ModelFolder
+
+        folder = ModelFolder(model)
+        count = folder.prune(keep, leftovers=leftovers, note=f"prune to {keep}", time=now())
+        typer.echo(f"{count} files removed; generations from {folder.manifest().oldest} on are kept")
 
 
 def diff(
@@ -162,6 +189,11 @@ def _note(manifest: "Manifest") -> str:
     if manifest.restores is None:
         return manifest.note
     return f"back to {manifest.restores}" + (f": {manifest.note}" if manifest.note else "")
+
+
+def _size(folder: Path) -> int:
+    with os.scandir(folder) as files:
+        return sum(file.stat(follow_symlinks=False).st_size for file in files)
 
 
 def _told(path: Path, text: str) -> dict[str, str]:

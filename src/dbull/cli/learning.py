@@ -8,7 +8,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from dbull.cli.config import Config, Reading
+from dbull.cli.config import COMMAND_ONLY, Config, Reading
 from dbull.cli.inputs import Piece, open_source
 from dbull.errors import DataError, SettingsError
 from dbull.store import ModelFolder
@@ -89,7 +89,7 @@ class Learner:
 
     def _learn(self, piece: Piece, again: bool, tell: "Callable[[str, Progress], object] | None") -> Learned:
         from dbull.methods.dbull_storage import save
-        from dbull.methods.storing import now
+        from dbull.methods.storing import Origin, now
 
         model = self._model_for(piece)
         if len(piece.rows) < 2 and not _fitted(model):
@@ -98,7 +98,7 @@ class Learner:
         if tell is not None:
             model.callback = lambda progress: tell(piece.label, progress)
         n_before, first = (
-            len(model.state_.ledger.events) if hasattr(model, "state_") else 0,
+            model.state_.ledger.n_events if hasattr(model, "state_") else 0,
             not _fitted(model),
         )
         with without_name_warnings():
@@ -109,7 +109,9 @@ class Learner:
             model.feature_names_in_ = np.array(piece.names, dtype=object)
         self.model = model
         name = f"{self.name}: {piece.label}" if self.name else piece.label
-        arrival, *events = model.events_[n_before:]
+        if not hasattr(model, "origin_"):  # begun for an empty folder: who has written to it was first
+            model.origin_ = Origin(self.folder.path.resolve(), None)
+        arrival, *events = model.state_.ledger.since(n_before)
         generation = None
         if not self.dry_run:
             generation = save(
@@ -120,6 +122,7 @@ class Learner:
                 learned=piece.learned,
                 reading=self.reading.kept(),
                 again=again,
+                keep=self.reading.keep_generations,
             ).generation
         return Learned(
             generation,
@@ -159,7 +162,7 @@ def open_model(path: Path, generation: int | None = None) -> "tuple[DBULL, dict[
 def reading_of(settings: Any) -> dict[str, Any]:
     """Return the settings of `Reading` that a model keeps."""
     kept = settings.get("reading", {})
-    names = {field.name for field in fields(Reading)} - {"arrival_rows"}  # some models have it
+    names = {field.name for field in fields(Reading)} - set(COMMAND_ONLY)  # some models have one
     return {name: value for name, value in kept.items() if name in names}
 
 

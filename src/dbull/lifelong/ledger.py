@@ -6,7 +6,7 @@ be resolved to it, and every change leaves an event with its evidence. Nothing h
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral
 from typing import Any
@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dbull.errors import SettingsError
-from dbull.lifelong.records import ClusterRecord, Event, check_fields, fail, list_of, plain, whole
+from dbull.lifelong.past import Past
+from dbull.lifelong.records import ClusterRecord, Event, Reader, check_fields, fail, list_of, plain, whole
 
 __all__ = ["NO_CLUSTER", "ClusterRecord", "Event", "Ledger"]
 
@@ -31,13 +32,13 @@ class Ledger:
 
     def __init__(self) -> None:
         self._records: dict[int, ClusterRecord] = {}
-        self._events: list[Event] = []
-        self._n_earlier_events = 0
+        self._past = Past()
+        self._events: list[Event] = []  # since the ledger was made or read
         self._next_id = 0
         self._n_arrivals = 0
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Ledger) and vars(self) == vars(other)
+        return isinstance(other, Ledger) and self.to_json() == other.to_json()
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -46,6 +47,10 @@ class Ledger:
         other = Ledger()
         other.__dict__.update(vars(self), _records=dict(self._records), _events=list(self._events))
         return other
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The past may lie in a folder that is not there where this is read again.
+        return {**vars(self), "_past": Past(self._past.n_events, self._past.events())}
 
     def __getitem__(self, cluster: int) -> ClusterRecord:
         return self._known(cluster)
@@ -56,17 +61,24 @@ class Ledger:
     @property
     def events(self) -> tuple[Event, ...]:
         """Events in the order in which they happened, from number `n_earlier_events` on."""
-        return tuple(self._events)
+        return (*self._past.events(), *self._events)
+
+    def since(self, number: int | None) -> tuple[Event, ...]:
+        """Return the events from a number on; None for those since the ledger was made or read."""
+        first = self._past.n_events if number is None else number
+        if first < self._past.n_events:
+            return self.events[first - self.n_earlier_events :]
+        return tuple(self._events[first - self._past.n_events :])
 
     @property
     def n_earlier_events(self) -> int:
         """Events that happened before the first of `events`, and are kept elsewhere."""
-        return self._n_earlier_events
+        return self._past.n_events - len(self._past.events())
 
     @property
     def n_events(self) -> int:
         """All events that ever happened."""
-        return self._n_earlier_events + len(self._events)
+        return self._past.n_events + len(self._events)
 
     @property
     def n_arrivals(self) -> int:
@@ -246,18 +258,17 @@ class Ledger:
         if asked.size and asked.dtype.kind not in "iu":
             raise SettingsError(f"ids must be whole numbers, got {asked.dtype}; convert them first")
         asked = asked.astype(np.int64)
-        unknown = NO_CLUSTER - 1
-        # One slot more than ids, so that NO_CLUSTER = -1 indexes the last.
-        present = np.full(self._next_id + 1, unknown, dtype=np.int64)
-        present[NO_CLUSTER] = NO_CLUSTER
         # A merge leads to an older id, so ascending order finds the end of every chain in one pass.
+        present = {NO_CLUSTER: NO_CLUSTER}
         for record in sorted(self._records.values(), key=lambda r: r.id):
             present[record.id] = record.id if record.merged_into is None else present[record.merged_into]
-        known = (asked >= NO_CLUSTER) & (asked < self._next_id)
-        found: NDArray[np.int64] = np.where(known, present[np.where(known, asked, NO_CLUSTER)], unknown)
-        if (found == unknown).any():
-            strangers = np.unique(asked[found == unknown])[:5].tolist()
+        # By the ids there are and not by those given, which a stranger's file may say to be very many.
+        old = np.array(list(present), dtype=np.int64)
+        at = np.minimum(np.searchsorted(old, asked), len(old) - 1)
+        if (old[at] != asked).any():
+            strangers = np.unique(asked[old[at] != asked])[:5].tolist()
             raise SettingsError(f"no cluster ever had the id {strangers}; `table()` lists all that did")
+        found: NDArray[np.int64] = np.array(list(present.values()), dtype=np.int64)[at]
         return found
 
     def table(self) -> list[dict[str, Any]]:
@@ -270,49 +281,44 @@ class Ledger:
         With `since`, events before that number are left out (they are in the event log of the model folder),
         so that the document grows with clusters and not with time.
         """
-        first = self._n_earlier_events if since is None else since
-        if not self._n_earlier_events <= first <= self.n_events:
+        first = self.n_earlier_events if since is None else since
+        if first > self.n_events or (first < self._past.n_events and first < self.n_earlier_events):
             raise SettingsError(
-                f"since must be between {self._n_earlier_events} and {self.n_events}, got {first}"
+                f"since must be between {self.n_earlier_events} and {self.n_events}, got {first}"
             )
         return {
             "ids_given": self._next_id,
             "n_arrivals": self._n_arrivals,
             "clusters": self.table(),
             "n_earlier_events": first,
-            "events": [event.to_json() for event in self._events[first - self._n_earlier_events :]],
+            "events": [event.to_json() for event in self.since(first)],
         }
 
     @classmethod
     def from_json(
-        cls, document: object, *, earlier: Sequence[Event] | None = None, where: str = "clusters.json"
+        cls,
+        document: object,
+        *,
+        earlier: Sequence[Event] | Callable[[], Sequence[Event]] | None = None,
+        where: str = "clusters.json",
     ) -> Ledger:
         """Read what `to_json` gave; `earlier` are the events that it left out, or the latest of them.
+
+        A function that returns them is called when they are asked for.
 
         Raises
         ------
         ModelFileError
             if a field is unknown, missing, of the wrong type, or contradicts another; the message names it
         """
-        fields = check_fields(
-            document,
-            where,
-            {
-                "ids_given": whole,
-                "n_arrivals": whole,
-                "clusters": list_of(ClusterRecord.from_json),
-                "n_earlier_events": whole,
-                "events": list_of(Event.from_json),
-            },
-        )
-        expected, found = fields["n_earlier_events"], len(earlier or ())
-        if found > expected:
-            fail(f"{where}.n_earlier_events", f"{expected} expected, {found} found")
+        fields = check_fields(document, where, _DOCUMENT)
         ledger = cls()
+        ledger._past = Past(fields["n_earlier_events"], earlier or (), where)
+        if not callable(earlier):
+            ledger._past.events()
         ledger._next_id, ledger._n_arrivals = fields["ids_given"], fields["n_arrivals"]
         ledger._records = {record.id: record for record in fields["clusters"]}
-        ledger._n_earlier_events = expected - found
-        ledger._events = [*(earlier or ()), *fields["events"]]
+        ledger._events = fields["events"]
         ids = [record.id for record in fields["clusters"]]
         if ids != sorted(set(ids)):
             fail(f"{where}.clusters", "ids are not unique and ascending")
@@ -391,3 +397,10 @@ def _share(value: float | None) -> float | None:
     if not 0.0 <= value <= 1.0:
         raise SettingsError(f"weight must be from 0 to 1, got {value!r}")
     return float(value)
+
+
+_DOCUMENT: dict[str, Reader] = {
+    **dict.fromkeys(("ids_given", "n_arrivals", "n_earlier_events"), whole),
+    "clusters": list_of(ClusterRecord.from_json),
+    "events": list_of(Event.from_json),
+}

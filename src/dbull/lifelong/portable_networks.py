@@ -83,6 +83,8 @@ def _vae(tensors: Mapping[str, Tensor], told: dict[str, Any], device: str) -> VA
             "image_shape": None if image_shape is None else tuple(image_shape),
         }
     )
+    if shape.encoder != "identity" and 4 * len(shape.hidden_dims) > len(tensors):
+        raise ValueError(f"{len(tensors)} tensors for {len(shape.hidden_dims)} hidden layers")
     # Without memory of their own: the tensors at hand become the weights, if they have the shapes told.
     with torch.device("meta"):
         vae = VAE(shape)

@@ -333,7 +333,7 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
         check_is_fitted(self)
         rows = self._rows(X)
         state = drained(self._learning(self.state_, rows), self.callback)[0]
-        events = state.ledger.events[len(self.state_.ledger.events) :]
+        events = state.ledger.since(self.state_.ledger.n_events)
         told = events[0].evidence["rows_per_cluster"]
         return Preview(
             {cluster: told.get(str(cluster), 0) for cluster in state.cluster_ids},
@@ -589,9 +589,8 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
         """Set the fitted attributes after a data set was learned."""
         self._adopt(state)
         self.labels_ = self._ids(self._encode(rows))
-        elbo = next(event for event in reversed(state.ledger.events) if event.kind == "arrival").evidence[
-            "elbo"
-        ]
+        arrivals = [event for event in state.ledger.since(None) if event.kind == "arrival"]
+        elbo = arrivals[-1].evidence["elbo"]
         self.elbo_ = float("nan") if elbo is None else float(elbo)
 
     def restore(self, state: LearnerState, elbo: float | None) -> None:

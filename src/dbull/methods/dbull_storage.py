@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from dbull.errors import ModelFileError
 from dbull.lifelong.ledger import Event, Ledger
 from dbull.lifelong.portable import pack_state, unpack_state
-from dbull.lifelong.records import check_fields, text
+from dbull.lifelong.records import check_fields, fail, number, or_none, text
 from dbull.methods.storing import (
     Origin,
     anything,
@@ -28,7 +29,7 @@ from dbull.store import Checkpoint, LearnedInput, Loaded, Manifest, ModelFolder
 if TYPE_CHECKING:
     from dbull.methods.dbull import DBULL
 
-__all__ = ["METHOD", "load_generation", "save"]
+__all__ = ["METHOD", "load_generation", "save", "told_events"]
 
 METHOD = "dbull"
 
@@ -42,6 +43,7 @@ def save(
     learned: Sequence[LearnedInput] = (),
     reading: Mapping[str, Any] | None = None,
     again: bool = False,
+    keep: int | None = None,
 ) -> Manifest:
     """Write a model as the next generation of a folder; see `DBULL.save`.
 
@@ -53,10 +55,12 @@ def save(
         Inputs that were learned since; the same content again is refused unless `again`.
     reading
         How the inputs were read, kept for the next time.
+    keep
+        How many generations to keep; see `ModelFolder.prune`.
     """
-    folder, origin = place_for(model, path)
+    folder, parent = place_for(model, path)
     ledger = model.state_.ledger
-    since = ledger.n_earlier_events if origin is None else origin.n_events
+    since = ledger.n_earlier_events if parent is None else model.origin_.n_events
     tensors, learner = pack_state(model.state_)
     elbo = getattr(model, "elbo_", None)
     checkpoint = Checkpoint(
@@ -66,10 +70,7 @@ def save(
             "clusters": ledger.to_json(since=ledger.n_events),
             "columns": columns_of(model),
         },
-        events=[
-            {**event.to_json(), "time": event.time or time}
-            for event in ledger.events[since - ledger.n_earlier_events :]
-        ],
+        events=[{**event.to_json(), "time": event.time or time} for event in ledger.since(since)],
         settings={
             "method": METHOD,
             "parameters": pack_parameters(model),
@@ -83,8 +84,8 @@ def save(
         note=note,
         time=time,
     )
-    manifest = folder.commit(checkpoint, None if origin is None else origin.generation, again=again)
-    model.origin_ = Origin(folder.path.resolve(), manifest.generation, ledger.n_events)
+    manifest = folder.commit(checkpoint, parent, again=again, keep=keep)
+    model.origin_ = Origin(folder.path.resolve(), manifest, ledger.n_events)
     return manifest
 
 
@@ -111,14 +112,15 @@ def load_generation(
     settings = check_fields(
         dict(checkpoint.settings),
         f"{place / 'manifest.json'}.settings",
-        {"method": text, "parameters": anything, "reading": anything, "elbo": anything},
+        {"method": text, "parameters": anything, "reading": _object, "elbo": or_none(number)},
     )
     parameters = unpack_parameters(DBULL, settings["parameters"], augment, str(place / "manifest.json"))
     parameters["device"] = chosen_device(parameters.get("device"), device, place)
     model = DBULL(**parameters)
-    earlier = [_event(event, folder) for event in folder.events(loaded.generation)] if events else None
     ledger = Ledger.from_json(
-        checkpoint.documents["clusters"], earlier=earlier, where=str(place / "clusters.json")
+        checkpoint.documents["clusters"],
+        earlier=partial(_events, folder, loaded.generation) if events else None,
+        where=str(place / "clusters.json"),
     )
     ledger.reserve(checkpoint.ids_given)
     state = unpack_state(
@@ -130,11 +132,35 @@ def load_generation(
         model.device,
     )
     set_columns(model, checkpoint, place, state.vae.shape.n_values)
-    model.restore(state, None if settings["elbo"] is None else float(settings["elbo"]))
+    model.restore(state, settings["elbo"])
     if loaded.generation == folder.latest():
-        model.origin_ = Origin(folder.path.resolve(), loaded.generation, ledger.n_events)
+        model.origin_ = Origin(folder.path.resolve(), loaded.manifest, ledger.n_events)
     return model
+
+
+def told_events(
+    folder: ModelFolder, generation: int | None = None, *, abandoned: bool = False
+) -> list[dict[str, Any]]:
+    """Return what happened as `ModelFolder.events` does, after checking that each is an event of `DBULL`."""
+    found = folder.events(generation, abandoned=abandoned)
+    for stored in found:
+        if stored.get("kind") == "rollback":
+            others = {"generation": anything, "kind": text, "restores": anything, "time": anything}
+            check_fields(stored, f"{folder.path}: events", {**others, "note": text})
+        else:
+            _event(stored, folder)
+    return found
+
+
+def _events(folder: ModelFolder, generation: int) -> list[Event]:
+    return [_event(stored, folder) for stored in folder.events(generation)]
 
 
 def _event(stored: dict[str, Any], folder: ModelFolder) -> Event:
     return Event.from_json({k: v for k, v in stored.items() if k != "generation"}, f"{folder.path}: events")
+
+
+def _object(value: object, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        fail(where, f"expected an object, got {value!r:.50}")
+    return value

@@ -18,7 +18,7 @@ from dbull.lifelong.portable_networks import Tensors, fitting
 from dbull.lifelong.records import check_fields, fail, list_of, or_none, text
 from dbull.methods.devices import check_device, device_here
 from dbull.nets.augment import Augmentation, ImageShifts, MaskingNoise
-from dbull.store import Checkpoint, Loaded, ModelFolder
+from dbull.store import Checkpoint, Loaded, Manifest, ModelFolder
 
 __all__ = [
     "Origin",
@@ -47,7 +47,7 @@ class Origin:
     """Where a model is kept: the next save there is the generation after this one."""
 
     path: Path
-    generation: int
+    manifest: Manifest | None  # None: the folder was empty when the model was begun
     n_events: int = 0  # that the folder has
 
 
@@ -79,7 +79,7 @@ class Stored:
         """
         check_is_fitted(self)
         self.check_parameters()
-        folder, origin = place_for(self, path)
+        folder, parent = place_for(self, path)
         tensors, learner = self._pack()
         checkpoint = Checkpoint(
             tensors=tensors,
@@ -91,8 +91,7 @@ class Stored:
             note=note,
             time=now(),
         )
-        manifest = folder.commit(checkpoint, None if origin is None else origin.generation)
-        self.origin_ = Origin(folder.path.resolve(), manifest.generation)
+        self.origin_ = Origin(folder.path.resolve(), folder.commit(checkpoint, parent))
         return self
 
     def check_parameters(self) -> None:
@@ -145,7 +144,7 @@ def restore(
         )
     set_columns(model, checkpoint, place, n_columns)
     if loaded.generation == folder.latest():
-        model.origin_ = Origin(folder.path.resolve(), loaded.generation)
+        model.origin_ = Origin(folder.path.resolve(), loaded.manifest)
     return model
 
 
@@ -172,18 +171,19 @@ def now() -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def place_for(model: Any, path: str | os.PathLike[str]) -> tuple[ModelFolder, Origin | None]:
-    """Return the folder to write a model to, and where the model comes from, if from there."""
+def place_for(model: Any, path: str | os.PathLike[str]) -> tuple[ModelFolder, Manifest | None]:
+    """Return the folder to write a model to, and the generation of it that the model comes from, if any."""
     folder = ModelFolder(path)
     origin: Origin | None = getattr(model, "origin_", None)
-    generations = folder.generations()
-    if not generations:
-        return folder, None  # also where its earlier generations were removed
-    if origin is None or origin.path != Path(path).resolve():
+    if origin is not None and origin.path == Path(path).resolve():
+        if origin.manifest is None or not folder.generations():  # also where they were removed
+            return folder, None
+        return folder, origin.manifest
+    if folder.generations():
         raise SettingsError(
             f"{folder.path}: another model is here; load it and go on from it, or save to another folder"
         )
-    return folder, origin
+    return folder, None
 
 
 def columns_of(model: Any) -> dict[str, Any]:

@@ -7,7 +7,8 @@ from dbull.lifelong.records import KINDS as EVENT_KINDS
 from dbull.store.checking import CheckReport, Finding
 from dbull.store.checkpoint import Checkpoint, LearnedInput
 from dbull.store.comparison import Change, Difference, TensorChange
-from dbull.store.folder import HistoryEntry, Loaded, ModelFolder
+from dbull.store.folder import Loaded, ModelFolder
+from dbull.store.history import HistoryEntry
 from dbull.store.layout import FORMAT_VERSION, hash_file
 from dbull.store.manifest import Manifest
 

@@ -12,10 +12,13 @@ from dbull.store.layout import check_name, is_sha256
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Checkpoint", "LearnedInput", "with_bytes"]
+__all__ = ["OWN_KINDS", "Checkpoint", "LearnedInput", "with_bytes"]
 
 
-@dataclass(frozen=True)
+OWN_KINDS = ("learned", "rollback")  # of lines among the events
+
+
+@dataclass(frozen=True, slots=True)
 class LearnedInput:
     """An input that a model has learned, known by its content and not by its name."""
 
@@ -81,3 +84,5 @@ class Checkpoint:
         for event in self.events:
             if "generation" in event:
                 raise SettingsError(f"an event may not have a field 'generation', got {dict(event)!r:.80}")
+            if event.get("kind") in OWN_KINDS:
+                raise SettingsError(f"events of kind {event['kind']!r} are written by the store alone")

@@ -13,7 +13,8 @@ from dbull.lifelong.records import plain
 __all__ = ["MAX_DEPTH", "dump_document", "dump_line", "parse_document"]
 
 MAX_DEPTH = 50
-_NOT_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|[^\[\]{}"]+', re.DOTALL)
+# Each goes over a text once, whatever is in it; a backslash outside of a text is refused by the parser.
+_ESCAPES, _TEXTS, _OTHERS = (re.compile(p, re.DOTALL) for p in (rb"\\.", rb'"[^"]*"?', rb"[^\[\]{}]+"))
 
 
 def dump_document(value: object, where: str) -> bytes:
@@ -53,9 +54,11 @@ def _dump(value: object, where: str, indent: int | None) -> bytes:
 
 
 def _depth(data: bytes) -> int:
-    """Return the deepest nesting of brackets outside of texts."""
+    """Return the deepest nesting of brackets outside of texts, 0 where it cannot matter."""
     depth = deepest = 0
-    for bracket in _NOT_BRACKETS.sub(b"", data):
+    if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:  # most documents: nothing can be nested deeper
+        return 0
+    for bracket in _OTHERS.sub(b"", _TEXTS.sub(b"", _ESCAPES.sub(b"", data))):
         depth += 1 if bracket in b"[{" else -1
         deepest = max(deepest, depth)
     return deepest

@@ -1,25 +1,41 @@
-"""The events of a model: in each generation as the truth, and once more in one log for other tools.
+"""The events of a model: in each generation as the truth, and once more in one log for readers.
 
-Each generation holds its own events, written with it in one piece, so that a generation and its events are
-there together or not at all. ``MODEL/events.jsonl`` is made from them: the events of all generations in a
-row. A manifest tells where in the log the events of its generation begin. So every writer puts the same bytes
-at the same place: writing twice changes nothing, two writers cannot double a line, and after a kill the next
-writer fills in what is missing. Nothing of the model is ever read from the log.
+Each generation holds its own events and the inputs it has learned, written with it in one piece, so that they
+are there together or not at all. ``MODEL/events.jsonl`` is made from them: those of all generations in a row.
+A manifest tells where in the log the events of its generation begin. So every writer puts the same bytes at
+the same place: writing twice changes nothing, two writers cannot double a line, and after a kill the next
+writer fills in what is missing. A reader takes from the log only what agrees with the manifest at hand, whose
+`log_sha256` stands for all events that it rests on; else it reads the generations one by one.
 """
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from dbull.errors import ModelFileError
 from dbull.store.documents import dump_line, parse_document
-from dbull.store.layout import DOCUMENT_BYTES, EVENTS, damaged, generation_name, read_bounded
-from dbull.store.manifest import Manifest
+from dbull.store.layout import (
+    DOCUMENT_BYTES,
+    EVENTS,
+    check_file,
+    damaged,
+    generation_name,
+    generation_number,
+    open_regular,
+    read_bounded,
+)
+from dbull.store.manifest import Manifest, chained, read_manifest
+from dbull.store.writing import replace_file
 
-__all__ = ["event_lines", "read_events", "sync_log"]
+__all__ = ["ancestor", "event_lines", "own_events", "parse_events", "past_events", "sync_log"]
+
+_LINE = re.compile(rb'\{"generation": ([1-9]\d{0,18}), ', re.ASCII)
 
 
 def event_lines(number: int, events: Sequence[Any]) -> bytes:
@@ -29,41 +45,168 @@ def event_lines(number: int, events: Sequence[Any]) -> bytes:
     )
 
 
-def read_events(folder: Path, manifest: Manifest) -> list[dict[str, Any]]:
-    """Return the events of a generation, each with its number under ``generation``."""
-    path = folder / EVENTS
+def own_events(model: Path, manifest: Manifest) -> bytes:
+    """Return the text of a generation's events, after checking that it is as it was written."""
+    if EVENTS not in manifest.files:
+        return b""
+    path, record = manifest.path(model, EVENTS), manifest.files[EVENTS]
+    check_file(path, record.bytes, record.sha256)
     data = read_bounded(path, DOCUMENT_BYTES)
     lines = data.split(b"\n")
     if lines.pop() or len(lines) != manifest.n_events:
         raise damaged(path, f"holds {len(lines)} lines instead of {manifest.n_events}")
-    events = [parse_document(line, f"{path}:{i}") for i, line in enumerate(lines, start=1)]
+    return data
+
+
+def parse_events(data: bytes, number: int, where: str) -> list[dict[str, Any]]:
+    """Return the events of a generation, each with its number under ``generation``."""
+    lines = data.split(b"\n")[:-1]
+    events = [parse_document(line, f"{where}:{i}") for i, line in enumerate(lines, start=1)]
     for i, event in enumerate(events, start=1):
-        if not isinstance(event, dict) or event.get("generation") != manifest.generation:
-            raise damaged(path, f"line {i} is no event of generation {manifest.generation}")
+        if not isinstance(event, dict) or event.get("generation") != number:
+            raise ModelFileError(f"{where}: line {i} is no event of generation {number}; the file was edited")
     return events
 
 
-def sync_log(model: Path, latest: int, manifest_of: Callable[[int], Manifest]) -> None:
-    """Bring the log up to `latest`: add what is missing at its end, mend the last part if a kill tore it."""
-    handle = os.open(model / EVENTS, os.O_RDWR | os.O_CREAT, 0o666)
+def past_events(model: Path, newest: Manifest) -> tuple[list[tuple[int, bytes]], bool]:
+    """Return number and events of the generations that one rests on, oldest first, from format 2 on.
+
+    And whether they came from the log, which then is as it should be.
+    """
+    with suppress(ModelFileError, OSError):
+        parts = _from_log(model, newest)
+        if parts is not None:
+            return parts, True
+    found, manifest = [], newest
+    while manifest.generation != newest.base:
+        found.append((manifest.generation, own_events(model, manifest)))
+        if manifest.rests_on is None:
+            break
+        manifest = ancestor(model, manifest.rests_on)
+    return found[::-1], False
+
+
+def ancestor(model: Path, number: int) -> Manifest:
+    """Return the manifest of a generation on which others rest."""
+    if not os.path.lexists(model / generation_name(number)):
+        raise ModelFileError(
+            f"{model / generation_name(number)}: the generation is missing, and later ones rest on it; "
+            "bring it back from a copy"
+        )
+    return read_manifest(model, number)
+
+
+def sync_log(model: Path, newest: Manifest, *, anew: bool = False) -> None:
+    """Bring the log up to a generation: add what is missing at its end, or write it anew if it is amiss."""
+    parts: list[tuple[int, bytes]] = []
     try:
-        size = os.fstat(handle).st_size
-        parts: list[tuple[int, bytes]] = []
-        for number in range(latest, 0, -1):
-            try:
-                manifest = manifest_of(number)
-                text = read_bounded(model / generation_name(number) / EVENTS, DOCUMENT_BYTES)
-            except ModelFileError:  # a damaged generation: its events cannot be had, those of others can
-                continue
+        handle = -1 if anew else open_regular(model / EVENTS, os.O_RDWR)
+    except ModelFileError:  # missing, a link, a special file: whatever has the name is replaced
+        handle = -1
+    if handle < 0:
+        _write_anew(model, newest)
+        return
+    try:
+        size, manifest = os.fstat(handle).st_size, newest
+        while True:
+            text = own_events(model, manifest)
             if manifest.log_end <= size and _read_at(handle, manifest.log_offset, len(text)) == text:
                 break
             parts.append((manifest.log_offset, text))
-        for offset, text in reversed(parts):
-            _write_at(handle, offset, text)
+            if manifest.parent is None or manifest.log_offset == 0:
+                break
+            try:
+                before = read_manifest(model, manifest.parent)
+            except ModelFileError:  # a damaged generation: what the log has of it stays
+                break
+            if before.log_end != manifest.log_offset:
+                break
+            manifest = before
+        fits = not parts or parts[-1][0] <= size
+        for offset, text in reversed(parts) if fits else ():
+            os.lseek(handle, offset, os.SEEK_SET)
+            while text:
+                text = text[os.write(handle, text) :]
         if parts:
             os.fsync(handle)
     finally:
         os.close(handle)
+    if not fits:
+        _write_anew(model, newest)
+
+
+def _write_anew(model: Path, newest: Manifest) -> None:
+    numbers = sorted(n for name in os.listdir(model) if (n := generation_number(name)) is not None)
+    manifests, lost, at = [], 0, 0
+    for number in numbers:
+        if number <= newest.generation:
+            with suppress(ModelFileError):
+                manifests.append(read_manifest(model, number))
+                lost, at = lost + max(0, manifests[-1].log_offset - at), manifests[-1].log_end
+    if lost <= DOCUMENT_BYTES:  # else a manifest was forged, and `check` tells
+        replace_file(model / EVENTS, _pieces(model, manifests))
+
+
+def _pieces(model: Path, manifests: list[Manifest]) -> Iterator[bytes]:
+    """Yield the events of all generations, and blanks in the place of those that are lost."""
+    at = 0
+    for manifest in manifests:
+        if manifest.log_offset > at:
+            yield b" " * (manifest.log_offset - at - 1) + b"\n"
+        at = max(at, manifest.log_offset)
+        with suppress(ModelFileError):
+            text = own_events(model, manifest)
+            at += len(text)
+            yield text
+
+
+def _from_log(model: Path, newest: Manifest) -> list[tuple[int, bytes]] | None:
+    """Return what `past_events` returns, None if the log does not hold just that."""
+    texts: dict[int, bytes] = {}
+    with os.fdopen(open_regular(model / EVENTS), "rb") as log:
+        held: list[bytes] = []
+        left, number = newest.log_end, 0
+        if os.fstat(log.fileno()).st_size < left:
+            return None
+        while left > 0 and (line := log.readline(min(left, DOCUMENT_BYTES))):
+            left -= len(line)
+            match = _LINE.match(line)
+            if match is None:
+                if line.strip():
+                    return None
+                continue
+            if int(match[1]) != number:
+                texts[number], held, number = b"".join(held), [], int(match[1])
+                if number in texts:
+                    return None
+            held.append(line)
+        texts[number] = b"".join(held)
+    order, at = [], newest.generation
+    while at > 0 and at != newest.base:
+        order.append(at)
+        at = _restored(texts.get(at, b""), at) or at - 1
+    if at != (newest.base or 0):
+        return None
+    found = _root(model, newest)
+    for number in reversed(order):
+        found = chained(found, texts.get(number, b""))
+    return [(n, texts.get(n, b"")) for n in reversed(order)] if found == newest.log_sha256 else None
+
+
+def _root(model: Path, manifest: Manifest) -> str:
+    """Return what the hashes of events begin with: nothing, or a generation of format 1."""
+    return "" if manifest.base is None else read_manifest(model, manifest.base).sha256
+
+
+def _restored(text: bytes, number: int) -> int | None:
+    """Return the generation that a generation brings back, from the text of its events."""
+    if not text.startswith(b'{"generation": %d, "kind": "rollback", ' % number):
+        return None
+    try:
+        back = json.loads(text)["restores"]
+    except (ValueError, KeyError):
+        return None
+    return back if isinstance(back, int) and 0 < back < number else None
 
 
 def _read_at(handle: int, offset: int, length: int) -> bytes:
@@ -73,9 +216,3 @@ def _read_at(handle: int, offset: int, length: int) -> bytes:
         pieces.append(piece)
         length -= len(piece)
     return b"".join(pieces)
-
-
-def _write_at(handle: int, offset: int, data: bytes) -> None:
-    os.lseek(handle, offset, os.SEEK_SET)
-    while data:
-        data = data[os.write(handle, data) :]

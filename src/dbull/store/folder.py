@@ -13,36 +13,37 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dbull.errors import ConflictError, ModelFileError, ModelWriteError, SettingsError
+from dbull.errors import ConflictError, DbullError, ModelFileError, SettingsError
 from dbull.lifelong.records import plain
 from dbull.store.checking import CheckReport, check_folder
-from dbull.store.checkpoint import Checkpoint
+from dbull.store.checkpoint import OWN_KINDS, Checkpoint
 from dbull.store.comparison import Difference, compare
-from dbull.store.documents import dump_document, parse_document
-from dbull.store.eventlog import event_lines, read_events, sync_log
+from dbull.store.contents import pack_files, read_checkpoint, shared, verify_files
+from dbull.store.eventlog import ancestor, event_lines, own_events, parse_events, past_events, sync_log
+from dbull.store.history import HistoryEntry, ids_given_ever, log_end
 from dbull.store.layout import (
-    DOCUMENT_BYTES,
     EVENTS,
     LEARNED,
     MANIFEST,
     MANIFEST_HASH,
-    check_hash,
-    check_size,
-    damaged,
     generation_name,
     generation_number,
     hash_bytes,
-    read_bounded,
+    ranges,
 )
-from dbull.store.learned import LearnedRecord, add_learned, dump_learned, read_learned
-from dbull.store.manifest import FileRecord, Manifest, read_manifest, running_versions, wrap_manifest
-from dbull.store.tensors import pack_tensors, read_header, read_tensors
-from dbull.store.writing import publish
+from dbull.store.learned import LearnedRecord, known_inputs, learned_lines, refuse_known, remember
+from dbull.store.manifest import (
+    FileRecord,
+    Manifest,
+    chained,
+    read_manifest,
+    running_versions,
+    wrap_manifest,
+)
+from dbull.store.pruning import remove_pruned
+from dbull.store.writing import check_writable, publish, remove_leftovers
 
 __all__ = ["HistoryEntry", "Loaded", "ModelFolder"]
-
-# Ids kept free for each generation whose manifest cannot be read, when a rollback goes over it.
-IDS_PER_LOST_GENERATION = 1000
 
 
 @dataclass(frozen=True)
@@ -54,17 +55,8 @@ class Loaded:
 
     @property
     def generation(self) -> int:
-        """Number of the generation; the `parent` of the next commit."""
+        """Number of the generation."""
         return self.manifest.generation
-
-
-@dataclass(frozen=True)
-class HistoryEntry:
-    """One line of the history; the manifest, or what is wrong with it."""
-
-    generation: int
-    manifest: Manifest | None
-    problem: str | None = None
 
 
 class ModelFolder:
@@ -73,7 +65,7 @@ class ModelFolder:
     >>> folder = ModelFolder("model")                                    # doctest: +SKIP
     >>> folder.commit(Checkpoint(documents={"clusters": {}}), parent=None)
     >>> loaded = folder.load()
-    >>> folder.commit(changed, parent=loaded.generation)
+    >>> folder.commit(changed, parent=loaded.manifest)
     """
 
     def __init__(self, path: str | os.PathLike[str]):
@@ -96,26 +88,12 @@ class ModelFolder:
         return max(self.generations(), default=None)
 
     def check_writable(self) -> None:
-        """Refuse early a folder in which nothing can be written, so that no work is lost by it.
-
-        Raises
-        ------
-        ModelWriteError
-            if the system says that the folder, or the one that it would be made in, cannot be written to
-        """
-        place = self.path.absolute()
-        while not os.path.lexists(place) and place != place.parent:
-            place = place.parent
-        if os.path.isdir(place) and not os.access(place, os.W_OK | os.X_OK):
-            raise ModelWriteError(
-                f"{self.path}: cannot be written, since {place} is not writable; make it so, or put the "
-                "model in a place that is"
-            )
+        """Refuse early, by ModelWriteError, a folder that cannot be written to, so that no work is lost."""
+        check_writable(self.path)
 
     def manifest(self, generation: int | None = None) -> Manifest:
         """Return the manifest of a generation, the newest if none is named."""
-        number = self._number(generation)
-        return read_manifest(self.folder(number), number)[0]
+        return read_manifest(self.path, self._number(generation))
 
     def folder(self, generation: int) -> Path:
         """Return the folder of a generation."""
@@ -127,58 +105,27 @@ class ModelFolder:
         Nothing larger than the manifest is held in memory.
         """
         manifest = self.manifest(generation)
-        folder = self.folder(manifest.generation)
-        for name in _listing(folder):
-            if name not in manifest.files and name not in (MANIFEST, MANIFEST_HASH):
-                raise ModelFileError(
-                    f"{folder / name}: does not belong to this generation; move it elsewhere"
-                )
-        for name, record in manifest.files.items():
-            limit = None if name.endswith(".safetensors") else DOCUMENT_BYTES
-            check_size(folder / name, record.bytes, limit=limit)
-        for name, record in manifest.files.items():
-            check_hash(folder / name, record.sha256)
-        for name in manifest.files:
-            if name.endswith(".safetensors"):
-                read_header(folder / name)
+        if generation is not None:
+            self._check_kept(generation)
+        verify_files(self.path, manifest)
         return manifest
 
     def load(self, generation: int | None = None) -> Loaded:
         """Return a generation, the newest if none is named, after `verify`: all of it or an error.
 
-        Raises
-        ------
-        ModelFileError
-            if there is no such generation, or anything about it is not as it was written
+        Raises `ModelFileError` if there is none, or anything about it is not as it was written.
         """
         manifest = self.verify(generation)
-        folder = self.folder(manifest.generation)
-        groups, documents = {}, {}
-        for name in manifest.files:
-            stem, _, suffix = name.rpartition(".")
-            if suffix == "safetensors":
-                groups[stem] = read_tensors(folder / name)
-            elif name not in (EVENTS, LEARNED):
-                documents[stem] = parse_document(
-                    read_bounded(folder / name, DOCUMENT_BYTES), str(folder / name)
-                )
-        read_learned(folder)
-        events = read_events(folder, manifest)
-        checkpoint = Checkpoint(
-            tensors=groups,
-            documents=documents,
-            events=[{key: value for key, value in e.items() if key != "generation"} for e in events],
-            settings=manifest.settings,
-            data_schema=manifest.data_schema,
-            encoder_fingerprint=manifest.encoder_fingerprint,
-            learned_inputs=manifest.learned_inputs,
-            ids_given=manifest.ids_given,
-            note=manifest.note,
-            time=manifest.time,
-        )
-        return Loaded(checkpoint, manifest)
+        return Loaded(read_checkpoint(self.path, manifest), manifest)
 
-    def commit(self, checkpoint: Checkpoint, parent: int | None, *, again: bool = False) -> Manifest:
+    def commit(
+        self,
+        checkpoint: Checkpoint,
+        parent: Manifest | int | None,
+        *,
+        again: bool = False,
+        keep: int | None = None,
+    ) -> Manifest:
         """Write the next generation on top of `parent` (None for a new model) and return its manifest.
 
         When this returns, the generation is on disk. When it raises, the model is as it was, with two
@@ -188,61 +135,63 @@ class ModelFolder:
         Parameters
         ----------
         parent
-            The generation that the checkpoint goes on from.
+            The generation that the checkpoint goes on from. With its manifest, as loaded or returned by the
+            commit before, another model under the same name is noticed; with its number it is not.
         again
             Accept inputs that the model has learned before.
+        keep
+            How many generations to keep, this one included; see `prune`.
 
         Raises
         ------
         ConflictError
-            if the model has gone on from `parent` already
+            if the model has gone on from `parent` already, or is another one by now
         AlreadyLearnedError
             if one of the learned inputs was learned before
         ModelWriteError
             if the file system refuses
         """
-        self._check_parent(parent)
-        number = 1 if parent is None else parent + 1
-        before, before_sha256, learned = None, None, {}
-        if parent is not None:
-            before, before_sha256 = read_manifest(self.folder(parent), parent)
-            self._check(before, LEARNED)
-            learned = read_learned(self.folder(parent))
-        learned = add_learned(learned, checkpoint.learned_inputs, number, again=again)
-        files: dict[str, bytes] = {
-            f"{name}.safetensors": pack_tensors(group, name) for name, group in checkpoint.tensors.items()
-        }
-        files |= {
-            f"{name}.json": dump_document(value, f"{name}.json")
-            for name, value in checkpoint.documents.items()
-        }
-        files |= {
-            LEARNED: dump_learned(learned),
-            EVENTS: event_lines(number, checkpoint.events),
-        }
-        for name, data in files.items():
-            if len(data) > DOCUMENT_BYTES and not name.endswith(".safetensors"):
-                raise SettingsError(
-                    f"{name}: {len(data)} bytes, at most {DOCUMENT_BYTES} are allowed; use tensors"
-                )
+        _check_keep(keep)
+        before = self._parent(parent)
+        number = 1 if before is None else before.generation + 1
+        inputs, logged = checkpoint.learned_inputs, True
+        if inputs and before is not None and not again:
+            known, logged = known_inputs(self.path, before)
+            refuse_known(known, inputs)
+        elif not again:
+            refuse_known({}, inputs)
+        files = pack_files(checkpoint)
+        records = shared(self.path, before, number, files)
+        events = [*checkpoint.events, *learned_lines(inputs)]
+        text = event_lines(number, events)
+        if events:
+            files[EVENTS] = text
+            records |= shared(self.path, None, number, {EVENTS: text})
         manifest = Manifest(
             generation=number,
-            parent=parent,
-            parent_sha256=before_sha256,
+            parent=None if before is None else before.generation,
+            parent_sha256=None if before is None else before.sha256,
             restores=None,
+            oldest=max(1 if before is None else before.oldest, 1 if keep is None else number - keep + 1),
             versions=running_versions(),
             note=checkpoint.note,
             time=checkpoint.time,
             settings=plain(checkpoint.settings, "settings"),
             data_schema=plain(checkpoint.data_schema, "data_schema"),
             encoder_fingerprint=checkpoint.encoder_fingerprint,
-            learned_inputs=tuple(checkpoint.learned_inputs),
+            rows=inputs[0].rows if inputs else 0,
             ids_given=max(checkpoint.ids_given, 0 if before is None else before.ids_given),
-            n_events=len(checkpoint.events),
+            n_events=len(events),
             log_offset=0 if before is None else before.log_end,
-            files={name: FileRecord(len(data), hash_bytes(data)) for name, data in sorted(files.items())},
+            log_sha256=chained("" if before is None else before.log_sha256, text),
+            base=None if before is None else before.base,
+            files=records,
         )
-        self._publish(manifest, files)
+        manifest = self._publish(manifest, files, anew=not logged)
+        remember(manifest.parent_sha256, manifest.sha256, inputs, number)
+        if keep is not None:
+            with suppress(OSError, DbullError):  # the next commit goes on with it
+                remove_pruned(self.path, manifest)
         return manifest
 
     def rollback(self, to: int, *, note: str = "", time: str | None = None) -> Manifest:
@@ -251,76 +200,103 @@ class ModelFolder:
         Also goes over generations that are damaged, as long as `to` is sound.
         """
         target = self.verify(to)
-        *earlier, newest = self.history()
-        latest, number = newest.generation, newest.generation + 1
-        if to == latest:
-            others = [entry.generation for entry in earlier]
-            raise SettingsError(f"generation {to} is the newest already; earlier ones are {_ranges(others)}")
-        line: dict[str, Any] = {"kind": "rollback", "restores": to, "time": time, "note": note}
-        text = event_lines(number, [line])
-        files = {name: self._content(target, name) for name in target.files} | {EVENTS: text}
+        entries = self.history()
+        newest, number = entries[-1], entries[-1].generation + 1
+        if to == newest.generation:
+            others = [entry.generation for entry in entries[:-1]]
+            raise SettingsError(f"generation {to} is the newest already; earlier ones are {ranges(others)}")
+        line = {"kind": "rollback", "restores": to, "time": time, "note": note}
         manifest = replace(
             target,
             generation=number,
-            parent=latest,
-            parent_sha256=None if newest.manifest is None else read_manifest(self.folder(latest), latest)[1],
+            parent=newest.generation,
+            parent_sha256=None if newest.manifest is None else newest.manifest.sha256,
             restores=to,
-            versions=running_versions(),
+            oldest=max(entry.manifest.oldest for entry in entries if entry.manifest is not None),
             note=note,
             time=time,
-            learned_inputs=(),
-            ids_given=_ids_given_ever([*earlier, newest]),
-            n_events=1,
-            log_offset=self._log_end([*earlier, newest]),
-            files={**target.files, EVENTS: FileRecord(len(text), hash_bytes(text))},
+            ids_given=ids_given_ever(entries),
+            log_offset=log_end(self.path, entries),
         )
-        self._publish(manifest, files)
-        return manifest
+        return self._repeat(manifest, [line])
+
+    def prune(self, keep: int, *, leftovers: bool = False, note: str = "", time: str | None = None) -> int:
+        """Remove tensors and documents of all but the newest `keep` generations; return how many files.
+
+        History, events and learned inputs stay. Which generations are kept is written down first, as a
+        generation of its own that has all files of its parent and is the newest of those kept; where no more
+        than `keep` are left, only what an earlier pruning has left undone is removed.
+
+        Parameters
+        ----------
+        leftovers
+            Also remove what unfinished writers left of whom it cannot be known here whether they still run:
+            those of other machines and containers. Only if none of them writes at the moment.
+        """
+        _check_keep(keep)
+        newest = self.verify()
+        if newest.generation - newest.oldest + 1 > keep:
+            newest = replace(
+                newest,
+                generation=newest.generation + 1,
+                parent=newest.generation,
+                parent_sha256=newest.sha256,
+                restores=None,
+                oldest=newest.generation + 2 - keep,
+                note=note,
+                time=time,
+                log_offset=newest.log_end,
+            )
+            newest = self._repeat(newest, [])
+        if leftovers:
+            with suppress(FileNotFoundError):
+                remove_leftovers(self.path, of_others=True)
+        return remove_pruned(self.path, newest)
 
     def history(self) -> list[HistoryEntry]:
         """Return every generation, oldest first; a damaged one with what is wrong instead of a manifest."""
         entries = []
         for number in self.generations():
             try:
-                entries.append(HistoryEntry(number, self.manifest(number)))
+                entries.append(HistoryEntry(number, read_manifest(self.path, number)))
             except ModelFileError as error:
                 entries.append(HistoryEntry(number, None, str(error)))
         return entries
 
     def lineage(self, generation: int | None = None) -> Iterator[Manifest]:
         """Yield the generations that a generation rests on, newest first, without those rolled back."""
-        number: int | None = self._number(generation)
-        while number is not None:
-            if not os.path.lexists(self.folder(number)):
-                raise ModelFileError(
-                    f"{self.folder(number)}: the generation is missing, and later ones rest on it; "
-                    "bring it back from a copy"
-                )
-            manifest = self.manifest(number)
+        manifest = self.manifest(generation)
+        yield manifest
+        while manifest.rests_on is not None:
+            manifest = ancestor(self.path, manifest.rests_on)
             yield manifest
-            number = manifest.parent if manifest.restores is None else manifest.restores
 
     def events(self, generation: int | None = None, *, abandoned: bool = False) -> list[dict[str, Any]]:
         """Return what happened up to a generation, oldest first, each event with its ``generation``.
 
         Events of generations that were rolled back, and the rollbacks themselves, only if `abandoned`.
         """
+        newest = self.manifest(generation)
+        parts: list[tuple[int, bytes]] = []
         if abandoned:
-            newest = self._number(generation)
-            manifests = [self.manifest(number) for number in self.generations() if number <= newest]
+            numbers = [number for number in self.generations() if number <= newest.generation]
+            parts = [(n, own_events(self.path, read_manifest(self.path, n))) for n in numbers]
         else:
-            manifests = [m for m in self.lineage(generation) if m.restores is None][::-1]
-        found = []
-        for manifest in manifests:
-            self._check(manifest, EVENTS)
-            found += read_events(self.folder(manifest.generation), manifest)
-        return found
+            if newest.base is not None:
+                old = list(self.lineage(newest.base))[::-1]
+                parts = [(m.generation, own_events(self.path, m)) for m in old]
+            parts += past_events(self.path, newest)[0]
+        hidden = ("learned",) if abandoned else OWN_KINDS
+        return [
+            event
+            for number, text in parts
+            for event in parse_events(text, number, str(self.folder(number) / EVENTS))
+            if event.get("kind") not in hidden
+        ]
 
     def learned(self, generation: int | None = None) -> dict[str, LearnedRecord]:
         """Return the inputs that a generation has learned, by the SHA-256 of their content."""
-        manifest = self.manifest(generation)
-        self._check(manifest, LEARNED)
-        return read_learned(self.folder(manifest.generation))
+        return dict(known_inputs(self.path, self.manifest(generation))[0])
 
     def diff(self, a: int, b: int) -> Difference:
         """Return what generation `b` has different from generation `a`."""
@@ -341,70 +317,71 @@ class ModelFolder:
             raise SettingsError(f"a generation is a whole number, got {number!r:.50}")
         if generation_number(generation_name(number)) is None or not os.path.lexists(self.folder(number)):
             raise SettingsError(
-                f"{self.path}: there is no generation {number}; there are {_ranges(self.generations())}"
+                f"{self.path}: there is no generation {number}; there are {ranges(self.generations())}"
             )
         return number
 
-    def _check_parent(self, parent: int | None) -> None:
-        latest = self.latest()
-        if latest == parent:
-            return
-        if parent is not None and (latest is None or latest < parent):
-            raise ModelFileError(f"{self.path}: generation {parent} is gone; load the model again")
+    def _check_kept(self, number: int) -> None:
+        """Say of a pruned generation that it is one."""
+        with suppress(ModelFileError):  # a damaged newest says so itself
+            oldest = self.manifest().oldest
+            if number < oldest:
+                raise SettingsError(
+                    f"{self.path}: generation {number} was pruned, only its history is left; name one "
+                    f"from {oldest} on"
+                )
+
+    def _parent(self, parent: Manifest | int | None) -> Manifest | None:
+        """Return the manifest of a parent as it is on disk, if the next generation can be written on it."""
+        number = parent.generation if isinstance(parent, Manifest) else parent
+        if number is None:
+            if not self.generations():
+                return None
+        elif not os.path.lexists(self.folder(number)):
+            raise ModelFileError(f"{self.path}: generation {number} is gone; load the model again")
+        elif not os.path.lexists(self.folder(number + 1)):
+            before = read_manifest(self.path, number)
+            if isinstance(parent, Manifest) and parent.sha256 != before.sha256:
+                raise ConflictError(
+                    f"{self.path}: another model has been put here since this run began; nothing was added: "
+                    "load it, or save to another folder"
+                )
+            return before
         raise ConflictError(
-            f"{self.path}: another process has written generation {latest} since this run began at "
-            f"{'an empty folder' if parent is None else parent}; nothing was added: "
+            f"{self.path}: another process has written generation {self.latest()} since this run began at "
+            f"{'an empty folder' if number is None else number}; nothing was added: "
             "load the model again and repeat"
         )
 
-    def _publish(self, manifest: Manifest, files: dict[str, Any]) -> None:
-        data = manifest.to_bytes()
-        publish(self.path, manifest.generation, {**files, MANIFEST: data, MANIFEST_HASH: wrap_manifest(data)})
+    def _repeat(self, manifest: Manifest, lines: list[dict[str, Any]]) -> Manifest:
+        """Write a generation that refers to the content of another and has these events of its own."""
+        text = event_lines(manifest.generation, lines)
+        # Learned inputs of format 1 are found by way of the generation that they lie in.
+        files = {name: part for name, part in manifest.files.items() if name not in (EVENTS, LEARNED)}
+        if lines:
+            files[EVENTS] = FileRecord(len(text), hash_bytes(text), manifest.generation)
+        manifest = replace(
+            manifest,
+            versions=running_versions(),
+            rows=0,
+            n_events=len(lines),
+            log_sha256=chained(manifest.log_sha256, text),
+            files=files,
+            old_inputs=(),
+        )
+        return self._publish(manifest, {EVENTS: text})
+
+    def _publish(self, manifest: Manifest, files: dict[str, bytes], *, anew: bool = False) -> Manifest:
+        data, number = manifest.to_bytes(), manifest.generation
+        own = {name: files[name] for name, record in manifest.files.items() if record.generation == number}
+        publish(self.path, number, {**own, MANIFEST: data, MANIFEST_HASH: wrap_manifest(data)})
         # The generation is there now. The log is made from generations, by the next writer at the latest.
-        with suppress(OSError):
-            sync_log(self.path, manifest.generation, self.manifest)
-
-    def _check(self, manifest: Manifest, name: str) -> Path:
-        path, record = self.folder(manifest.generation) / name, manifest.files[name]
-        check_size(path, record.bytes)
-        check_hash(path, record.sha256)
-        return path
-
-    def _content(self, manifest: Manifest, name: str) -> bytes:
-        path, record = self.folder(manifest.generation) / name, manifest.files[name]
-        data = read_bounded(path, record.bytes)
-        if hash_bytes(data) != record.sha256:
-            raise damaged(path, "its content has changed")
-        return data
-
-    def _log_end(self, entries: list[HistoryEntry]) -> int:
-        """Return where the log goes on, also if the newest manifest, which would tell, is lost."""
-        newest = entries[-1].manifest
-        if newest is not None:
-            return newest.log_end
-        log = self.path / EVENTS
-        size = os.path.getsize(log) if os.path.isfile(log) else 0
-        return max([size, *(entry.manifest.log_end for entry in entries if entry.manifest is not None)])
+        manifest = replace(manifest, sha256=hash_bytes(data))
+        with suppress(OSError, DbullError):
+            sync_log(self.path, manifest, anew=anew)
+        return manifest
 
 
-def _ids_given_ever(entries: list[HistoryEntry]) -> int:
-    given = [entry.manifest.ids_given for entry in entries if entry.manifest is not None]
-    return max(given, default=0) + IDS_PER_LOST_GENERATION * (len(entries) - len(given))
-
-
-def _ranges(numbers: list[int]) -> str:
-    """Return numbers, oldest first, as text: 1 to 4, 7."""
-    parts: list[list[int]] = []
-    for number in numbers:
-        if parts and parts[-1][-1] == number - 1:
-            parts[-1][1:] = [number]
-        else:
-            parts.append([number])
-    return ", ".join(" to ".join(map(str, part)) for part in parts) or "none"
-
-
-def _listing(folder: Path) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))
-    except OSError as error:
-        raise damaged(folder, f"cannot be read ({error.strerror})") from error
+def _check_keep(keep: int | None) -> None:
+    if keep is not None and (not isinstance(keep, int) or isinstance(keep, bool) or keep < 1):
+        raise SettingsError(f"keep must be a whole number of at least 1, got {keep!r:.50}")

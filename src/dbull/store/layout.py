@@ -3,18 +3,20 @@
 ::
 
     MODEL/
-      gen-00000001/  gen-00000002/ ...      one folder per generation, never changed after it has its name
-        manifest.json                       what the generation is, and size and SHA-256 of every other file
+      gen-00000001/  gen-00000002/ ...      one folder per generation; nothing in it is ever changed
+        manifest.json                       what the generation is, and size, SHA-256 and place of its files
         manifest.sha256                     SHA-256 of manifest.json, as `sha256sum` writes it
-        events.jsonl                        what happened since the parent generation
-        learned.json                        every input learned so far
-        *.json  *.safetensors               documents and tensors of the caller
+        events.jsonl                        what happened and was learned since the parent generation
+        *.json  *.safetensors               documents and tensors of the caller that its parent has otherwise
       events.jsonl                          the events of all generations, one after the other
-      .tmp-*                                a generation being written; nobody reads it
+      .writing/                             generations being written; nobody reads them
+
+Nothing is read or written through a link: whoever gives a folder away must not reach other files by it.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -31,20 +33,26 @@ __all__ = [
     "MANIFEST",
     "MANIFEST_BYTES",
     "MANIFEST_HASH",
-    "check_hash",
+    "WRITING",
+    "check_file",
     "check_name",
-    "check_size",
     "damaged",
     "generation_name",
     "generation_number",
     "hash_bytes",
     "hash_file",
     "is_sha256",
+    "listing",
+    "oddity",
+    "open_regular",
+    "ranges",
     "read_bounded",
 ]
 
-FORMAT_VERSION = 1
-MANIFEST, MANIFEST_HASH, EVENTS, LEARNED = "manifest.json", "manifest.sha256", "events.jsonl", "learned.json"
+FORMAT_VERSION = 2
+MANIFEST, MANIFEST_HASH, EVENTS = "manifest.json", "manifest.sha256", "events.jsonl"
+LEARNED = "learned.json"  # of format 1: every input learned so far
+WRITING = ".writing"
 # Parsed JSON takes up to thirty times its text in memory: these bound what a forged file can cost.
 MANIFEST_BYTES = 2 * 2**20
 DOCUMENT_BYTES = 64 * 2**20
@@ -54,6 +62,8 @@ _STEM = re.compile(r"[a-z][a-z0-9_-]{0,60}\Z", re.ASCII)
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z", re.ASCII)
 _CHUNK = 2**20
 _LFS = b"version https://git-lfs"
+# Where a system lacks one of these, `oddity` before and after opening is all there is.
+_SAFE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
 def generation_name(number: int) -> str:
@@ -109,45 +119,87 @@ def hash_file(path: str | os.PathLike[str], n_bytes: int | None = None) -> str:
     return digest.hexdigest()
 
 
-def check_size(path: Path, expected: int | None = None, *, limit: int | None = None) -> int:
-    """Return the size of a regular file; refuse one that is missing, special or of a wrong size."""
+def oddity(found: os.stat_result) -> str | None:
+    """Say what a thing is that should be a file of ours alone; None for such a file."""
+    if stat.S_ISLNK(found.st_mode):
+        return "is a symbolic link, not a file of this folder"
+    if stat.S_ISDIR(found.st_mode):
+        return "is a folder, not a regular file"
+    if not stat.S_ISREG(found.st_mode):
+        return "is a special file, not a regular file"
+    if found.st_nlink > 1:
+        return "is a hard link: the same file has another name elsewhere"
+    return None
+
+
+def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
+    """Return a descriptor of a regular file that has this one name; never follows a link, never waits."""
     try:
-        found = path.stat()
+        what = oddity(os.lstat(path))
+        if what is None:
+            handle = os.open(path, flags | _SAFE)
+            what = oddity(os.fstat(handle))  # of what was opened, whatever the name has become
+            if what is None:
+                return handle
+            os.close(handle)
     except FileNotFoundError:
         raise damaged(path, "the file is missing") from None
     except OSError as error:
-        raise damaged(path, f"cannot be read ({error.strerror})") from error
-    if not stat.S_ISREG(found.st_mode):
-        raise damaged(path, "is not a regular file")
-    size = found.st_size
-    if expected is not None and size != expected:
-        if size < 1024 and read_bounded(path, 1024).startswith(_LFS):
-            raise ModelFileError(f"{path}: is a Git LFS pointer, not the file itself; run `git lfs pull`")
-        what = "was cut off" if size < expected else "has grown"
-        raise damaged(path, f"{size} bytes instead of {expected}: the file {what}")
-    if limit is not None and size > limit:
-        raise damaged(path, f"{size} bytes, more than the {limit} that such a file may have")
-    return size
+        what = "is a symbolic link" if error.errno == errno.ELOOP else f"cannot be read ({error.strerror})"
+        raise damaged(path, what) from error
+    raise damaged(path, what)
 
 
-def check_hash(path: Path, expected: str) -> None:
-    """Refuse a file whose content is not what was written; it is read in pieces and nothing is kept."""
-    try:
-        found = hash_file(path)
-    except OSError as error:
-        raise damaged(path, f"cannot be read ({error.strerror})") from error
-    if found != expected:
-        raise damaged(path, f"its content has changed (SHA-256 {found[:12]}… instead of {expected[:12]}…)")
+def check_file(path: Path, n_bytes: int, sha256: str) -> None:
+    """Refuse a file that is not as it was written; it is read in pieces and nothing is kept."""
+    with os.fdopen(open_regular(path), "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size != n_bytes:
+            if size < 1024 and file.read(1024).startswith(_LFS):
+                raise ModelFileError(f"{path}: is a Git LFS pointer, not the file itself; run `git lfs pull`")
+            what = "was cut off" if size < n_bytes else "has grown"
+            raise damaged(path, f"{size} bytes instead of {n_bytes}: the file {what}")
+        digest = hashlib.sha256()
+        try:
+            while chunk := file.read(_CHUNK):
+                digest.update(chunk)
+        except OSError as error:
+            raise damaged(path, f"cannot be read ({error.strerror})") from error
+    found = digest.hexdigest()
+    if found != sha256:
+        raise damaged(path, f"its content has changed (SHA-256 {found[:12]}… instead of {sha256[:12]}…)")
 
 
 def read_bounded(path: Path, limit: int) -> bytes:
     """Return the content of a regular file of at most `limit` bytes."""
-    check_size(path, limit=limit)
+    with os.fdopen(open_regular(path), "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > limit:
+            raise damaged(path, f"{size} bytes, more than the {limit} that such a file may have")
+        try:
+            return file.read(limit)
+        except OSError as error:
+            raise damaged(path, f"cannot be read ({error.strerror})") from error
+
+
+def listing(folder: Path) -> list[str]:
+    """Return the names in the folder of a generation, which must be a folder and no link to one."""
     try:
-        with open(path, "rb") as handle:
-            data = handle.read(limit + 1)
+        if os.path.islink(folder):
+            raise damaged(folder, "is a symbolic link, not a folder of this model")
+        return sorted(os.listdir(folder))
+    except NotADirectoryError:
+        raise damaged(folder, "is not a folder") from None
     except OSError as error:
-        raise damaged(path, f"cannot be read ({error.strerror})") from error
-    if len(data) > limit:
-        raise damaged(path, f"has more than {limit} bytes")
-    return data
+        raise damaged(folder, f"cannot be read ({error.strerror})") from error
+
+
+def ranges(numbers: list[int]) -> str:
+    """Return numbers, oldest first, as text: 1 to 4, 7."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and parts[-1][-1] == number - 1:
+            parts[-1][1:] = [number]
+        else:
+            parts.append([number])
+    return ", ".join(" to ".join(map(str, part)) for part in parts) or "none"

@@ -1,26 +1,43 @@
 """Which inputs a model has learned, so that none is learned twice without being asked for.
 
-Each generation holds the whole list, about 200 bytes per input: it stays true when older generations are
-damaged or removed, and a rollback brings the list of its time back with the model. It grows with inputs,
-never with rows.
+Each generation holds the inputs that it has learned itself, as lines of kind ``learned`` among its events,
+about 200 bytes each. The list of a generation is gathered from those that it rests on, so a rollback brings
+the list of its time back with the model. It grows with inputs, never with rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from dbull.errors import AlreadyLearnedError
 from dbull.lifelong.records import check_fields, fail, text, whole
 from dbull.store.checkpoint import LearnedInput, with_bytes
-from dbull.store.documents import dump_document, parse_document
-from dbull.store.layout import DOCUMENT_BYTES, LEARNED, read_bounded
+from dbull.store.documents import parse_document
+from dbull.store.eventlog import parse_events, past_events
+from dbull.store.layout import DOCUMENT_BYTES, LEARNED, check_file, is_sha256, read_bounded
+from dbull.store.manifest import Manifest, read_manifest
 
-__all__ = ["LearnedRecord", "add_learned", "dump_learned", "read_learned"]
+__all__ = [
+    "LearnedRecord",
+    "add_learned",
+    "known_inputs",
+    "learned_lines",
+    "read_inputs",
+    "refuse_known",
+    "remember",
+]
+
+# Of the last models at hand, by the hash of the manifest: it stands for all that the generation rests on, so
+# this is never out of date. Without it a commit would take the longer the more had been learned.
+_KNOWN: dict[str, dict[str, LearnedRecord]] = {}
+_MOST_KNOWN = 4
+_FIELDS = {"sha256", "name", "rows", "bytes"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class LearnedRecord:
     """When an input was learned last, under which name, with how many rows, and how often in all."""
 
@@ -35,28 +52,87 @@ def add_learned(
     known: Mapping[str, LearnedRecord], inputs: Sequence[LearnedInput], generation: int, *, again: bool
 ) -> dict[str, LearnedRecord]:
     """Return the list with the inputs of a generation added; refuse known ones unless `again`."""
+    if not again:
+        refuse_known(known, inputs)
     result = dict(known)
-    for one in inputs:
-        before = result.get(one.sha256)
-        if before is not None and not again:
-            told = f" (there as {before.name!r})" if before.name != one.name else ""
-            raise AlreadyLearnedError(
-                f"{one.name or one.sha256}: this was learned in generation {before.generation}{told}; "
-                "learning it again would count its rows twice: leave it out, or force it"
-            )
-        times = 1 if before is None else before.times + 1
-        result[one.sha256] = LearnedRecord(generation, one.name, one.rows, times, one.bytes)
+    _add(result, inputs, generation)
     return result
 
 
-def dump_learned(learned: Mapping[str, LearnedRecord]) -> bytes:
-    """Return the text of learned.json."""
-    return dump_document({sha256: asdict(record) for sha256, record in learned.items()}, LEARNED)
+def refuse_known(known: Mapping[str, LearnedRecord], inputs: Iterable[LearnedInput]) -> None:
+    """Refuse inputs that were learned before, also those that occur twice."""
+    seen: set[str] = set()
+    for one in inputs:
+        before = known.get(one.sha256)
+        if before is not None or one.sha256 in seen:
+            told = f" (there as {before.name!r})" if before is not None and before.name != one.name else ""
+            when = "just now" if before is None else f"in generation {before.generation}{told}"
+            raise AlreadyLearnedError(
+                f"{one.name or one.sha256}: this was learned {when}; "
+                "learning it again would count its rows twice: leave it out, or force it"
+            )
+        seen.add(one.sha256)
 
 
-def read_learned(folder: Path) -> dict[str, LearnedRecord]:
-    """Return what learned.json of a generation's folder tells, by SHA-256."""
-    path = folder / LEARNED
+def learned_lines(inputs: Iterable[LearnedInput]) -> list[dict[str, Any]]:
+    """Return the inputs of a generation as lines for its events."""
+    return [{"kind": "learned", **asdict(one)} for one in inputs]
+
+
+def read_inputs(events: Iterable[dict[str, Any]], where: str) -> list[LearnedInput]:
+    """Return the inputs among the events of a generation."""
+    readers = {"sha256": _sha256, "name": text, "rows": whole, "bytes": whole}
+    return [
+        LearnedInput(**check_fields({k: v for k, v in event.items() if k in _FIELDS}, where, readers))
+        for event in events
+        if event.get("kind") == "learned"
+    ]
+
+
+def known_inputs(model: Path, manifest: Manifest) -> tuple[dict[str, LearnedRecord], bool]:
+    """Return all inputs that a generation has learned, and whether the log is as it should be.
+
+    The answer belongs to this module: copy it before it is given away.
+    """
+    if manifest.sha256 in _KNOWN:
+        return _KNOWN[manifest.sha256], True
+    known = {} if manifest.base is None else _read_list(model, manifest.base)
+    parts, logged = past_events(model, manifest)
+    for number, data in parts:
+        mark = b'{"generation": %d, "kind": "learned", ' % number
+        own = b"".join(line + b"\n" for line in data.split(b"\n") if line.startswith(mark))
+        where = f"{model}: events of generation {number}"
+        _add(known, read_inputs(parse_events(own, number, where), where), number)
+    _keep(manifest.sha256, known)
+    return known, logged
+
+
+def remember(before: str | None, after: str, inputs: Sequence[LearnedInput], generation: int) -> None:
+    """Let the list of one manifest become that of the next."""
+    known = {} if before is None else _KNOWN.pop(before, None)
+    if known is not None:
+        _add(known, inputs, generation)
+        _keep(after, known)
+
+
+def _keep(sha256: str, known: dict[str, LearnedRecord]) -> None:
+    _KNOWN[sha256] = known
+    while len(_KNOWN) > _MOST_KNOWN:
+        del _KNOWN[next(iter(_KNOWN))]
+
+
+def _add(known: dict[str, LearnedRecord], inputs: Iterable[LearnedInput], generation: int) -> None:
+    for one in inputs:
+        before = known.get(one.sha256)
+        times = 1 if before is None else before.times + 1
+        known[one.sha256] = LearnedRecord(generation, one.name, one.rows, times, one.bytes)
+
+
+def _read_list(model: Path, number: int) -> dict[str, LearnedRecord]:
+    """Return what learned.json of a generation of format 1 tells, by SHA-256."""
+    manifest = read_manifest(model, number)
+    path, record = manifest.path(model, LEARNED), manifest.files[LEARNED]
+    check_file(path, record.bytes, record.sha256)
     value = parse_document(read_bounded(path, DOCUMENT_BYTES), str(path))
     if not isinstance(value, dict):
         fail(str(path), f"expected an object, got {type(value).__name__}")
@@ -65,3 +141,9 @@ def read_learned(folder: Path) -> dict[str, LearnedRecord]:
         sha256: LearnedRecord(**check_fields(with_bytes(part), f"{path}.{sha256}", readers))
         for sha256, part in value.items()
     }
+
+
+def _sha256(value: object, where: str) -> str:
+    if not is_sha256(value):
+        fail(where, f"expected a SHA-256 in hexadecimal, got {value!r:.50}")
+    return str(value)

@@ -6,6 +6,7 @@ header is checked here first, because a reader may allocate what a header claims
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 from dbull.errors import SettingsError
 from dbull.lifelong.records import Reader, check_fields, list_of, whole
 from dbull.store.documents import parse_document
-from dbull.store.layout import check_size, damaged, read_bounded
+from dbull.store.layout import damaged, open_regular, read_bounded
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -24,6 +25,7 @@ __all__ = ["TensorInfo", "pack_tensors", "read_header", "read_tensors"]
 
 HEADER_BYTES = 2 * 2**20
 MAX_TENSORS = 10_000
+MAX_SIDE = 2**40  # also of an empty tensor: beyond 2^63 a shape is no shape to torch
 # Bytes per value, for the kinds that every supported torch can read.
 ITEM_BYTES = {
     "BOOL": 1,
@@ -80,9 +82,9 @@ def pack_tensors(group: Mapping[str, Tensor], where: str) -> bytes:
 
 def read_header(path: Path) -> dict[str, TensorInfo]:
     """Return what a safetensors file holds after checking that its header tells nothing impossible."""
-    size = check_size(path)
     try:
-        with open(path, "rb") as handle:
+        with os.fdopen(open_regular(path), "rb") as handle:
+            size = os.fstat(handle.fileno()).st_size
             length = int.from_bytes(handle.read(8), "little")
             if size < 8 or length > min(size - 8, HEADER_BYTES):
                 raise damaged(path, f"has a header of {length} bytes, which cannot be")
@@ -97,7 +99,7 @@ def read_header(path: Path) -> dict[str, TensorInfo]:
     for name, entry in header.items():
         fields = check_fields(entry, f"{where}.{name}", _READERS)
         dtype, shape, span = fields["dtype"], tuple(fields["shape"]), fields["data_offsets"]
-        if dtype not in ITEM_BYTES or len(span) != 2 or len(shape) > 64:
+        if dtype not in ITEM_BYTES or len(span) != 2 or len(shape) > 64 or max(shape, default=0) > MAX_SIDE:
             raise damaged(path, f"tensor {name!r:.80} has a kind or shape that dbull does not write")
         if span[1] - span[0] != prod(shape) * ITEM_BYTES[dtype]:
             raise damaged(path, f"tensor {name!r:.80} has a size that is not that of its shape")
@@ -113,17 +115,17 @@ def read_header(path: Path) -> dict[str, TensorInfo]:
     return found
 
 
-def read_tensors(path: Path) -> dict[str, Tensor]:
+def read_tensors(path: Path, n_bytes: int) -> dict[str, Tensor]:
     """Return the tensors of a file whose size and hash have been checked."""
     from safetensors import SafetensorError
     from safetensors.torch import load
 
     read_header(path)
-    data = read_bounded(path, check_size(path))
+    data = read_bounded(path, n_bytes)
     try:
         # From bytes and not from the path: tensors on a mapped file would change, or crash, with the file.
         tensors: dict[str, Tensor] = load(data)
-    except (SafetensorError, ValueError, RuntimeError, KeyError) as error:
+    except (SafetensorError, ValueError, RuntimeError, KeyError, OverflowError) as error:
         raise damaged(path, f"is not a readable safetensors file ({error})") from error
     return tensors
 

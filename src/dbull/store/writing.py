@@ -1,36 +1,31 @@
 """Writing a generation: whole under its final name, or not there at all.
 
-All files are written and flushed under a temporary name in the model folder. Then one rename gives the
+All files are written and flushed in a folder of their own under MODEL/.writing. Then one rename gives the
 generation its name. Renaming a folder onto one that is not empty fails on every POSIX system (and onto any on
 Windows), and a generation is never empty, so the rename also decides between two writers: one succeeds, the
 other finds the name taken. An empty folder under that name would be replaced; it has nothing to lose.
 
-A killed writer leaves its temporary folder. The next writer removes it if its owner is known to be dead
-(a process of the same machine and process namespace that no longer runs) or if it is older than a day.
+A killed writer leaves its folder; `owners` tells whose it was. The next writer removes it if that process is
+known to be gone. It is renamed before it is emptied: should its owner live after all, the owner's own rename
+finds nothing, and no generation with missing files gets a name.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import re
 import secrets
 import shutil
-import socket
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import cache
 from pathlib import Path
 
 from dbull.errors import ConflictError, DbullError, ModelWriteError
-from dbull.store.layout import generation_name
+from dbull.store.layout import WRITING, damaged, generation_name
+from dbull.store.owners import is_gone, owner_name
 
-__all__ = ["is_leftover", "publish", "remove_leftovers", "writing"]
+__all__ = ["check_writable", "publish", "remove_leftovers", "replace_file", "writing"]
 
-LEFTOVER_SECONDS = 24 * 3600
-
-_TEMP = re.compile(r"\.tmp-(?P<owner>[A-Za-z0-9._]+)-(?P<pid>\d+)-[0-9a-f]{8}\Z", re.ASCII)
 # What a folder that cannot be flushed answers; the rename is then as safe as the file system makes it.
 _NO_FOLDER_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES, errno.EPERM}
 _FIXES = {
@@ -58,20 +53,27 @@ def writing(model: Path) -> Iterator[None]:
         ) from error
 
 
+def check_writable(model: Path) -> None:
+    """Refuse a folder that the system says cannot be written to, or made where it is not there yet."""
+    place = model.absolute()
+    while not os.path.lexists(place) and place != place.parent:
+        place = place.parent
+    if os.path.isdir(place) and not os.access(place, os.W_OK | os.X_OK):
+        raise ModelWriteError(
+            f"{model}: cannot be written, since {place} is not writable; make it so, or put the "
+            "model in a place that is"
+        )
+
+
 def publish(model: Path, number: int, files: Mapping[str, bytes]) -> None:
     """Write a generation, or raise ConflictError if there is one of that number by then."""
-    with writing(model):
-        _make_folder(model)
-        remove_leftovers(model)
-        temp = model / f".tmp-{_owner()}-{os.getpid()}-{secrets.token_hex(4)}"
-        try:
-            temp.mkdir()
-            for name, data in files.items():
-                _write(temp / name, data)
-            _sync_folder(temp)
-            _claim(temp, model / generation_name(number))
-        finally:
-            shutil.rmtree(temp, ignore_errors=True)
+    with writing(model), _temporary(model) as temp:
+        for name, data in files.items():
+            _write(temp / name, data)
+        _sync_folder(temp)
+        if sorted(os.listdir(temp)) != sorted(files):
+            raise FileNotFoundError(errno.ENOENT, "files were taken away meanwhile", str(temp))
+        _claim(temp, model / generation_name(number))
     try:
         _sync_folder(model)
     except OSError as error:
@@ -81,31 +83,53 @@ def publish(model: Path, number: int, files: Mapping[str, bytes]) -> None:
         ) from error
 
 
-def remove_leftovers(model: Path) -> None:
-    """Remove temporary folders of writers that are gone."""
-    for path in [entry for entry in model.iterdir() if _TEMP.match(entry.name)]:
-        if is_leftover(path):
-            shutil.rmtree(path, ignore_errors=True)
+def replace_file(path: Path, pieces: Iterator[bytes]) -> None:
+    """Put a file in the place of whatever has its name; a link is replaced and not written through."""
+    with _temporary(path.parent) as temp:
+        with open(temp / path.name, "xb") as handle:
+            handle.writelines(pieces)
+            handle.flush()
+            os.fsync(handle.fileno())
+        os.replace(temp / path.name, path)
 
 
-def is_leftover(path: Path) -> bool:
-    """Tell whether a temporary folder has no writer any more."""
-    match = _TEMP.match(path.name)
-    if match is None:
-        return False
-    if match["owner"] == _owner() and not _runs(int(match["pid"])):
-        return True
+def remove_leftovers(model: Path, *, of_others: bool = False) -> None:
+    """Remove folders of writers that are gone; with `of_others` also those of whom nothing can be known."""
+    place = model / WRITING
+    for name in os.listdir(place):
+        if is_gone(name) is True or (of_others and is_gone(name) is None):
+            with suppress(OSError):  # another writer was faster, or its owner after all
+                # A name that no owner has: whoever meets it later may remove it.
+                aside = place / f"gone-{secrets.token_hex(8)}"
+                os.rename(place / name, aside)
+                shutil.rmtree(aside)
+
+
+@contextmanager
+def _temporary(model: Path) -> Iterator[Path]:
+    """Give a new folder on the same file system, and take it away if it is still there at the end."""
+    place = model / WRITING
+    _make_folder(model)
+    with suppress(FileExistsError):
+        place.mkdir()
+    if os.path.islink(place):
+        raise damaged(place, "is a symbolic link, and nothing is written through one")
+    remove_leftovers(model)
+    temp = place / owner_name()
+    temp.mkdir()
     try:
-        return time.time() - path.stat().st_mtime > LEFTOVER_SECONDS
-    except OSError:  # removed by another writer meanwhile
-        return False
+        yield temp
+    finally:
+        shutil.rmtree(temp, ignore_errors=True)
 
 
-def _make_folder(model: Path) -> None:
-    if model.is_dir():
+def _make_folder(folder: Path) -> None:
+    if folder.is_dir():
         return
-    model.mkdir(parents=True, exist_ok=True)
-    _sync_folder(model.parent)
+    _make_folder(folder.absolute().parent)
+    with suppress(FileExistsError):
+        folder.mkdir()
+    _sync_folder(folder.absolute().parent)
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -141,24 +165,3 @@ def _sync_folder(path: Path) -> None:
             raise
     finally:
         os.close(handle)
-
-
-@cache
-def _owner() -> str:
-    """Name what process numbers belong to: the machine and, in a container, its process namespace."""
-    place = socket.gethostname()
-    with suppress(OSError, AttributeError):
-        place += "." + os.readlink("/proc/self/ns/pid")
-    return re.sub(r"[^A-Za-z0-9._]", "_", place)[:100] or "_"
-
-
-def _runs(pid: int) -> bool:
-    if os.name != "posix":  # signal 0 would end the process elsewhere
-        return True
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return True
