@@ -293,8 +293,8 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
         """Write the model to a folder, as one more generation if it was saved there or loaded from there.
 
         `dbull.load` gives it back, to predict with or to go on learning, to the bit. Earlier generations
-        stay; a crash at any moment leaves the folder as it was or with the new generation whole. No row is
-        written.
+        stay; a crash at any moment leaves the folder as it was or with the new generation whole. Rows are
+        not written, statistics of them are: docs/privacy.md says what these reveal.
 
         Raises
         ------

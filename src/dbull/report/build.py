@@ -230,7 +230,7 @@ def _facts(model: DBULL) -> dict[str, str]:
         "Decoder describes": shape.likelihood,
         "Mixture components": f"{state.memory.n_components:,}",
         "Rows the networks saw beforehand": f"{state.n_pretrain_rows:,}",
-        "Rows kept": "none",
+        "Kept of rows": "statistics and summaries, see docs/privacy.md",
     }
     if not state.n_pretrain_rows:
         del facts["Rows the networks saw beforehand"]
