@@ -110,8 +110,8 @@ def _refuse_times(X: Any) -> None:
         if _is_time(kind):
             where = "every column" if name is None else f"column {name!r}"
             raise DataError(
-                f"Input X contains times ({kind}) in {where}: expected numbers. Make them numbers first, such as "
-                "seconds since a day that you choose, or leave the column out."
+                f"Input X contains times ({kind}) in {where}: expected numbers. Make them numbers first, "
+                "such as seconds since a day that you choose, or leave the column out."
             )
 
 
