@@ -40,18 +40,23 @@ class Survey:
 
     def read(self) -> "Iterator[Chunk]":
         """Yield the chunks again; refuse any that is not as it was, so that the digests are true of them."""
-        n_chunks = 0
-        for chunk in self.source.chunks(max_bytes=self.max_bytes):
-            expected = self.chunks[n_chunks] if n_chunks < len(self.chunks) else b""
-            if hashlib.sha256(row_bytes(chunk).data).digest() != expected:
-                break
-            yield chunk
-            n_chunks += 1
-        if n_chunks != len(self.chunks):
-            raise DataError(
-                f"{self.source.path}: has changed while it was read; what was learned of it so far is kept: "
-                "run the same again when nobody writes it"
-            )
+        n_chunks, why = 0, ""
+        try:
+            for chunk in self.source.chunks(max_bytes=self.max_bytes):
+                expected = self.chunks[n_chunks] if n_chunks < len(self.chunks) else b""
+                if hashlib.sha256(row_bytes(chunk).data).digest() != expected:
+                    break
+                n_chunks += 1
+                yield chunk
+            else:
+                if n_chunks == len(self.chunks):
+                    return
+        except DataError as error:  # all of it could be read before
+            why = f" ({error})"
+        raise DataError(
+            f"{self.source.path}: has changed while it was read{why}; what was learned of it so far is kept: "
+            "run the same again when nobody writes it"
+        )
 
 
 class _Beginnings:
