@@ -39,8 +39,8 @@ def first_line(path: Path) -> tuple[str, ...] | None:
     open_text = gzip.open if path.suffix.lower() == ".gz" else open
     try:
         with open_text(path, "rt", encoding="utf-8-sig", newline="") as handle:
-            rows = csv.reader(_lines(handle, str(path)))
-            return tuple(cell.strip() for cell in next((row for row in rows if row), []))
+            rows = _quoted_rows(_lines(handle, str(path)), str(path))
+            return tuple(cell.strip() for cell in next(rows, []))
     except (OSError, EOFError, UnicodeDecodeError, zlib.error, csv.Error, DataError):
         return None
 
