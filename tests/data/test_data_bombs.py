@@ -116,14 +116,16 @@ def test_a_picture_that_needs_a_size(tmp_path):
     assert grown < 50
 
 
-@pytest.mark.parametrize("cell", [b"1", b"1,", b'"', b'"\n",', b" "])
-@pytest.mark.parametrize("start", [b"", b"a,b\n1,2\n"])
-def test_a_packed_table_of_one_row_without_end(tmp_path, cell, start):
-    """200 MB of one line, or of one row of quotes and many lines, in 200 kB."""
+@pytest.mark.parametrize(
+    ("start", "cell"),
+    [(b"", b"1"), (b"", b"1,"), (b"", b'"'), (b"", b'"\n",'), (b"", b" "), (b"a,b\n1,2\n", b"1,")],
+)
+def test_a_packed_table_of_one_row_without_end(tmp_path, start, cell):
+    """150 MB of one line, or of one row of quotes and many lines, in 150 kB."""
     path = tmp_path / "bomb.csv.gz"
     with gzip.open(path, "wb") as out:
         out.write(start)
-        for _ in range(200):
+        for _ in range(150):
             out.write(cell * (MIB // len(cell)))
     told, grown = read(path)
     assert told.startswith("refused:")
