@@ -6,7 +6,7 @@ whatever the format, its compression or its row groups. That of a folder is its 
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -84,8 +84,8 @@ class _Beginnings:
         return self._digest.hexdigest()
 
 
-def survey_table(source: Input, lengths: Collection[int], is_known: Callable[[str], bool]) -> Survey:
-    """Read all of a table; `lengths` of its beginning and rows that may be known are looked at on the way."""
+def survey_table(source: Input, lengths: Collection[int], known: Collection[str]) -> Survey:
+    """Read all of a table; `lengths` of its beginning and digests of `known` rows are looked at on the way."""
     path = source.path
     is_text = path.name.lower().endswith(TEXT)
     content = _Beginnings(lengths)
@@ -99,7 +99,8 @@ def survey_table(source: Input, lengths: Collection[int], is_known: Callable[[st
                 content.update(f"rows of {rows.shape[1]} bytes\n".encode())
             content.update(rows.reshape(-1).data)
         digests.append(hashlib.sha256(rows.data).digest())
-        known_rows = known_rows or any(map(is_known, row_digests(path, rows)))
+        if known and not known_rows:
+            known_rows = any(digest in known for digest in row_digests(path, rows))
         n_rows += len(rows)
     return Survey(
         source,

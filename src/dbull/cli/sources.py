@@ -146,7 +146,9 @@ def open_source(given: Input, known: Mapping[str, LearnedRecord], force: bool) -
     if path.is_dir():
         return _open_images(given, known, force)
     lengths = {record.bytes for record in known.values() if record.bytes > 0}
-    survey = survey_table(given, lengths, known.__contains__)
+    name = as_text(path.name)
+    sampled = {sha256 for sha256, record in known.items() if record.name == name and record.rows == 0}
+    survey = survey_table(given, lengths, sampled)
     whole = known.get(survey.sha256) or (known.get(hash_on_disk(path)) if known else None)
     n_passes = 0 if whole is None else whole.times
     before = 0 if whole is not None or force else _rows_of_beginning(survey, known)
