@@ -25,7 +25,6 @@ import dbull.data.readers
 import dbull.methods.dbull  # noqa: F401
 from dbull.cli import app
 from dbull.store import ModelFolder
-from dbull.store.layout import hash_bytes
 from kills import contents
 from writers import findings
 
@@ -46,7 +45,8 @@ def command(mode: str, model: Path, inbox: Path) -> list[str]:
 def pending(model: Path, inbox: Path) -> list[Path]:
     """Return the files that are not learned to their end."""
     known = ModelFolder(model).learned() if ModelFolder(model).generations() else {}
-    return [path for path in sorted(inbox.iterdir()) if hash_bytes(path.read_bytes()) not in known]
+    whole = {record.name for record in known.values() if record.rows == ROWS}
+    return [path for path in sorted(inbox.iterdir()) if path.name not in whole]
 
 
 def start(arguments: list[str]) -> int:

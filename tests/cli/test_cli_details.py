@@ -94,14 +94,6 @@ def test_rows_that_come_while_a_table_is_learned_wait_for_their_turn(tmp_path):
     assert learned(tmp_path / "model") == [40, 40, 40, 7]
 
 
-def test_a_changed_table_is_learned_whole(place):
-    lines = (place / "monday.csv").read_text().splitlines()
-    changed = [lines[0], lines[2], lines[1], *lines[3:], lines[1]]
-    (place / "monday.csv").write_text("\n".join(changed) + "\n")
-    run("learn", place / "model", place / "monday.csv", "-q")
-    assert learned(place / "model") == [120, 121]
-
-
 def test_added_rows_go_on_after_a_stop(place):
     text = (place / "tuesday.csv").read_text()
     log, straight = place / "log.csv", place / "straight"

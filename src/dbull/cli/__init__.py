@@ -3,16 +3,45 @@
 Nothing heavy is imported until a command needs it, so that ``dbull --help`` answers at once.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import metadata
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from dbull.cli import bench, clusters, data, demo, history, learn, predict, report, setup
+from dbull.cli.output import printable, say
 
 __all__ = ["app", "main"]
 
+
+class _Commands(TyperGroup):
+    """Commands whose complaints about their usage repeat nothing that commands a terminal."""
+
+    def make_context(self, *arguments: Any, **more: Any) -> Any:
+        with _plain_complaints():
+            return super().make_context(*arguments, **more)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _plain_complaints():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _plain_complaints() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        if hasattr(error, "format_message"):  # of typer, whose class has moved from version to version
+            shown = printable(error.format_message())
+            error.format_message = lambda: shown
+        raise
+
+
 app = typer.Typer(
+    cls=_Commands,
     help="Unsupervised lifelong clustering.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -40,7 +69,7 @@ app.add_typer(data.app, name="data")
 
 def _show_version(asked: bool) -> None:
     if asked:
-        typer.echo(f"dbull {metadata.version('dbull')}")
+        say(f"dbull {metadata.version('dbull')}")
         raise typer.Exit
 
 

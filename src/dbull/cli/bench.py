@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dbull.cli.exits import exit_codes
-from dbull.cli.output import show_json, terminal_width
+from dbull.cli.output import say, show_json, terminal_width
 from dbull.cli.progress import follow
 from dbull.errors import SettingsError, check_known
 
@@ -149,7 +149,7 @@ def _read(folders: list[Path], quiet: bool) -> list["Result"]:
     results, unfinished = find_results(folders)
     for folder in unfinished:
         if not quiet:
-            typer.echo(f"not complete, left out: {folder}", err=True)
+            say(f"not complete, left out: {folder}", err=True)
     return results
 
 
@@ -159,10 +159,10 @@ def _show(results: list["Result"], style: str, columns: str | None, matrix: bool
 
     width = terminal_width()
     if matrix:
-        typer.echo(render(score_matrices(results, score), style, HEADINGS[score], width))
+        say(render(score_matrices(results, score), style, HEADINGS[score], width), lines=True)
     else:
         chosen = DEFAULT_COLUMNS if columns is None else _split(columns)
-        typer.echo(render(summarise(results, chosen), style, width=width))
+        say(render(summarise(results, chosen), style, width=width), lines=True)
 
 
 def _draw(results: list["Result"], figure: Path, score: str, quiet: bool) -> None:
@@ -170,7 +170,7 @@ def _draw(results: list["Result"], figure: Path, score: str, quiet: bool) -> Non
 
     draw_streams(results, figure, score)
     if not quiet:
-        typer.echo(f"figure: {figure}", err=True)
+        say(f"figure: {figure}", err=True)
 
 
 def _list_names(as_json: bool) -> None:
@@ -181,12 +181,12 @@ def _list_names(as_json: bool) -> None:
         methods = {name: method.summary for name, method in METHODS.items()}
         show_json({"scenarios": list(scenario_names()), "methods": methods})
         return
-    typer.echo("scenarios")
+    say("scenarios")
     for name in scenario_names():
-        typer.echo(f"  {name}")
-    typer.echo("methods")
+        say(f"  {name}")
+    say("methods")
     for name, method in METHODS.items():
-        typer.echo(f"  {name:<18}{method.summary}")
+        say(f"  {name:<18}{method.summary}")
 
 
 def _refuse_wrong_output(

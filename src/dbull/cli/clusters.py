@@ -8,7 +8,7 @@ import typer
 
 from dbull.cli.exits import exit_codes
 from dbull.cli.options import AsJson, Generation, Model
-from dbull.cli.output import printable, show_json, show_table
+from dbull.cli.output import as_text, check_text, say, show_json, show_table
 from dbull.errors import SettingsError, check_known
 
 if TYPE_CHECKING:
@@ -93,7 +93,11 @@ def rename(
 
     Example: `dbull rename model 3 heels`
     """
-    _change(model, lambda learner: learner.rename(cluster, name or None), f"rename {cluster} {name!r}")
+
+    def change(learner: "DBULL") -> None:
+        learner.rename(cluster, check_text("NAME", name) or None)
+
+    _change(model, change, f"rename {cluster} {as_text(name)!r}")
 
 
 def merge(
@@ -137,7 +141,7 @@ def _change(path: Path, change: "Callable[[DBULL], object]", note: str) -> None:
         change(learner)
         reading = loaded.checkpoint.settings.get("reading", {})
         manifest = save(learner, path, note=note, time=now(), reading=reading)
-        typer.echo(printable(f"generation {manifest.generation}: {note}"))
+        say(f"generation {manifest.generation}: {note}")
 
 
 def _show_one(
@@ -154,7 +158,7 @@ def _show_one(
         show_json({**record, "events": found})
         return
     for field, value in record.items():
-        typer.echo(f"{field:<12}{'-' if value is None else printable(str(value))}")
+        say(f"{field:<12}{'-' if value is None else value}")
     show_table(_told(found), ("generation", "time", "kind", "clusters", "rows", "evidence"))
 
 

@@ -1,6 +1,5 @@
 """``dbull data``: which data sets there are, where their files lie, and fetching them when asked."""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dbull.cli.exits import exit_codes
-from dbull.cli.output import show_table
+from dbull.cli.output import say, show_json, show_table
 from dbull.cli.progress import MIB, download_progress
 from dbull.errors import check_known
 
@@ -34,7 +33,7 @@ def list_sets(data: Folder = None, as_json: AsJson = False) -> None:
 
         entries = catalogue(data)
         if as_json:
-            typer.echo(json.dumps([asdict(entry) for entry in entries], indent=2, default=str))
+            show_json([asdict(entry) for entry in entries])
             return
         rows = [{"name": e.name, "files": _state(e), "what": e.summary} for e in entries]
         show_table(rows, ("name", "files", "what"))
@@ -55,7 +54,7 @@ def get(
             with download_progress(name, quiet) as progress:
                 paths = fetch(name, data, progress)
             for path in paths:
-                typer.echo(path)
+                say(path)
             if not paths and not quiet:
                 _say_needs_no_files(name)
 
@@ -69,13 +68,13 @@ def verify_sets(names: Names, data: Folder = None, as_json: AsJson = False) -> N
         _check_names(names)
         digests = {name: verify(name, data) for name in names}
         if as_json:
-            typer.echo(json.dumps(digests, indent=2))
+            show_json(digests)
             return
         for name, files in digests.items():
             if not files:
                 _say_needs_no_files(name)
             for file, digest in files.items():
-                typer.echo(f"{name}  {file}  {digest}")
+                say(f"{name}  {file}  {digest}")
 
 
 def _state(entry: "CatalogueEntry") -> str:
@@ -87,7 +86,7 @@ def _state(entry: "CatalogueEntry") -> str:
 
 
 def _say_needs_no_files(name: str) -> None:
-    typer.echo(f"{name} needs no files", err=True)
+    say(f"{name} needs no files", err=True)
 
 
 def _check_names(names: list[str]) -> None:

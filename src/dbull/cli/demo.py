@@ -9,7 +9,7 @@ import typer
 
 from dbull.cli.exits import exit_codes
 from dbull.cli.options import Quiet
-from dbull.cli.output import show_json
+from dbull.cli.output import say, show_json
 from dbull.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def demo(
         if as_json:
             show_json({"arrivals": [asdict(s) for s in steps], **asdict(outcome), "report": str(path)})
         elif quiet:
-            typer.echo(path)
+            say(path)
 
 
 def _stream() -> list[Piece]:

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from dbull.cli.blocks import picture_lines, plain_lines
 from dbull.cli.demo import Outcome, Step
+from dbull.cli.output import printable, say
 from dbull.report.images import as_picture
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class Show:
                 )
         else:
             if not self._talks:
-                print(f"arrival {number} of {self._n_arrivals}: {what}", file=sys.stderr, flush=True)
+                say(f"arrival {number} of {self._n_arrivals}: {what}", err=True)
             yield None
 
     def step(self, step: Step, learner: "DBULL") -> None:
@@ -108,11 +109,12 @@ class Show:
                 f"NMI {outcome.nmi:.3f} ",
                 (f"({outcome.seconds:.0f} s of learning)\n\n", FAINT),
                 ("Report  ", "bold"),
-                f"{path}  one file, open it in a browser",
+                f"{printable(str(path))}  one file, open it in a browser",
             )
         )
         if model is not None:
-            self._say(Text.assemble(("Model   ", "bold"), f"{model}  go on with `dbull clusters {model}`"))
+            shown = printable(str(model))
+            self._say(Text.assemble(("Model   ", "bold"), f"{shown}  go on with `dbull clusters {shown}`"))
 
     def _pictures(self, clusters: list[int], step: Step, learner: "DBULL") -> None:
         """Print prototypes side by side, ids above and rows below."""

@@ -10,7 +10,7 @@ from types import FrameType
 
 import typer
 
-from dbull.cli.output import drop_output, printable, reader_is_gone
+from dbull.cli.output import drop_output, reader_is_gone, say
 from dbull.errors import (
     DataError,
     DbullError,
@@ -70,13 +70,13 @@ def exit_codes() -> Iterator[None]:
         with _whole_output():
             yield
     except DbullError as error:
-        _say(f"error: {error}")
+        say(f"error: {error}", err=True)
         raise typer.Exit(_code_of(error)) from error
     except KeyboardInterrupt as error:
-        _say("interrupted: what is written stays; the same command goes on from there")
+        say("interrupted: what is written stays; the same command goes on from there", err=True)
         raise typer.Exit(ExitCode.INTERRUPTED) from error
     except _Terminated as error:
-        _say("terminated: what is written stays; the same command goes on from there")
+        say("terminated: what is written stays; the same command goes on from there", err=True)
         raise typer.Exit(ExitCode.TERMINATED) from error
     finally:
         for number, handler in before.items():
@@ -115,7 +115,3 @@ def _code_of(error: DbullError) -> ExitCode:
     if isinstance(error, FolderInUseError):
         return ExitCode.OTHER_WRITER
     return ExitCode.FAULT
-
-
-def _say(text: str) -> None:
-    print(printable(text), file=sys.stderr)

@@ -9,7 +9,7 @@ import typer
 
 from dbull.cli.exits import ExitCode, exit_codes
 from dbull.cli.options import AsJson, Model
-from dbull.cli.output import show_json, show_table
+from dbull.cli.output import check_text, say, show_json, show_table
 from dbull.errors import ModelFileError, SettingsError
 
 if TYPE_CHECKING:
@@ -75,8 +75,8 @@ def rollback(
         from dbull.methods.storing import now
         from dbull.store import ModelFolder
 
-        manifest = ModelFolder(model).rollback(to, note=note, time=now())
-        typer.echo(f"generation {manifest.generation}: back to {to}")
+        manifest = ModelFolder(model).rollback(to, note=check_text("--note", note), time=now())
+        say(f"generation {manifest.generation}: back to {to}")
 
 
 def prune(
@@ -119,23 +119,27 @@ def diff(
         from dbull.store import ModelFolder
 
         found = ModelFolder(model).diff(a, b)
+        # A file is remembered by several facts of one name.
+        learned, unlearned = list(dict.fromkeys(found.learned)), list(dict.fromkeys(found.unlearned))
         if as_json:
-            show_json({**asdict(found), "equal": found.equal})
+            show_json({**asdict(found), "learned": learned, "unlearned": unlearned, "equal": found.equal})
             return
         if found.equal:
-            typer.echo(f"generations {a} and {b} answer alike")
-        for name in found.learned:
-            typer.echo(f"+ learned {name}")
-        for name in found.unlearned:
-            typer.echo(f"- learned {name}")
+            say(f"generations {a} and {b} answer alike")
+        for name in learned[:MOST_CHANGES]:
+            say(f"+ learned {name}")
+        for name in unlearned[:MOST_CHANGES]:
+            say(f"- learned {name}")
+        if max(len(learned), len(unlearned)) > MOST_CHANGES:
+            say(f"  {len(learned)} and {len(unlearned)} inputs in all; --json lists them")
         changes = [*found.settings, *found.data_schema, *found.documents]
         for change in changes[:MOST_CHANGES]:
-            typer.echo(f"  {change.place}: {change.before!s:.60} -> {change.after!s:.60}")
+            say(f"  {change.place}: {change.before!s:.60} -> {change.after!s:.60}")
         if len(changes) > MOST_CHANGES:
-            typer.echo(f"  and {len(changes) - MOST_CHANGES} more; --json lists all")
+            say(f"  and {len(changes) - MOST_CHANGES} more; --json lists all")
         for tensor in found.tensors:
             by = f", by at most {tensor.largest:.4g}" if tensor.largest is not None else ""
-            typer.echo(f"  {tensor.group}/{tensor.name}: {tensor.before} -> {tensor.after}{by}")
+            say(f"  {tensor.group}/{tensor.name}: {tensor.before} -> {tensor.after}{by}")
 
 
 def check(model: Model, as_json: AsJson = False) -> None:
@@ -171,16 +175,16 @@ def check(model: Model, as_json: AsJson = False) -> None:
                 }
             )
         else:
-            typer.echo(f"{len(report.sound)} of {len(report.generations)} generations are sound")
+            say(f"{len(report.sound)} of {len(report.generations)} generations are sound")
             if report.sound and len(report.sound) < len(report.generations):
-                typer.echo(f"sound: {' '.join(map(str, report.sound))}")
+                say(f"sound: {' '.join(map(str, report.sound))}")
             for problem in problems:
-                typer.echo(
+                say(
                     f"problem: {'' if problem['path'] in problem['text'] else problem['path'] + ': '}"
                     f"{problem['text']}"
                 )
             for finding in report.notes:
-                typer.echo(f"note: {finding.path}: {finding.text}")
+                say(f"note: {finding.path}: {finding.text}")
         if problems:
             raise typer.Exit(ExitCode.MODEL_DAMAGED)
 

@@ -11,9 +11,15 @@ import typer
 
 from dbull.cli.exits import ExitCode, exit_codes
 from dbull.cli.options import ArrivalRows, Assignments, Columns, ConfigFile, Data, Key, Model, Quiet
-from dbull.cli.output import drop_output, printable, reader_is_gone, show_json
+from dbull.cli.output import check_text, drop_output, reader_is_gone, say, show_json
 from dbull.cli.progress import learning_progress
-from dbull.errors import AlreadyLearnedError, DataError, SettingsError, check_known
+from dbull.errors import (
+    AlreadyLearnedError,
+    DataError,
+    NumericalError,
+    SettingsError,
+    check_known,
+)
 
 if TYPE_CHECKING:
     from dbull.cli.learning import Learned, Learner
@@ -47,7 +53,7 @@ def learn(
     ] = False,
     fail_on: FailOn = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Learn files again that were learned before.")
+        bool, typer.Option("--force", help="Learn files again that were learned before, also in part.")
     ] = False,
     as_json: JsonLines = False,
     quiet: Quiet = False,
@@ -79,7 +85,7 @@ def learn(
         if len(refused) == len(data):
             raise refused[0]
         for reason in refused:  # the same command again after an interruption goes on with the others
-            print(printable(f"left out: {reason}"), file=sys.stderr, flush=True)
+            say(f"left out: {reason}", err=True)
         if fail_on is not None and born:
             raise typer.Exit(ExitCode.CONDITION_MET)
 
@@ -110,9 +116,10 @@ def watch(
 ) -> None:
     """Learn files as they arrive in DIR, in the order of their names, each exactly once, until stopped.
 
-    A file that cannot be used is named on standard error and left alone until it changes; of a CSV file to
-    which rows were added only these are learned. After a restart everything goes on where it was. Names that
-    begin with a dot, and unknown kinds of files, are left alone.
+    A file that cannot be used is named on standard error and left alone until it changes; of a file to
+    which rows were added only these are learned. What others change in the model meanwhile is kept. After a
+    restart everything goes on where it was. Names that begin with a dot, and unknown kinds of files, are
+    left alone.
 
     Example: `dbull watch model inbox --once`
     """
@@ -127,22 +134,23 @@ def watch(
         dealt_with: dict[Path, tuple[int, int]] = {}
         born = bad = False
         if not (quiet or once):
-            print(f"watching {folder}; stop with Ctrl-C", file=sys.stderr, flush=True)
+            say(f"watching {folder}; stop with Ctrl-C", err=True)
         with learning_progress(quiet) as teller:
             while True:
                 for path in _arrived(folder, settle, dealt_with):
                     dealt_with[path] = _stamp(path)
                     try:
-                        for learned in learner.learn(path, teller.tell):
+                        for learned in learner.learn_among_others(path, teller.tell):
                             teller.clear()
                             _show(learned, as_json)
                             born |= bool(learned.born) and not learned.first
                     except AlreadyLearnedError:
                         continue
-                    except DataError as error:
+                    except (DataError, NumericalError) as error:
                         bad = True
                         teller.clear()
-                        print(printable(f"left alone: {error}"), file=sys.stderr, flush=True)
+                        named = "" if path.name in str(error) else f"{path}: "
+                        say(f"left alone: {named}{error}", err=True)
                 if once or (born and fail_on is not None):
                     break
                 time.sleep(interval)
@@ -168,8 +176,9 @@ def _learner(
 
     chosen = None if columns is None else [part.strip() for part in columns.split(",") if part.strip()]
     flags = {"key": key, "columns": chosen, "arrival_rows": arrival_rows}
+    tag = check_text("--name", name)
     return Learner(
-        model, read_config(config, assignments or [], flags), name=name, dry_run=dry_run, force=force
+        model, read_config(config, assignments or [], flags), name=tag, dry_run=dry_run, force=force
     )
 
 
@@ -178,7 +187,7 @@ def _show(learned: "Learned", as_json: bool) -> None:
         if as_json:
             show_json(asdict(learned), line=True)
         else:
-            typer.echo(printable(learned.line))
+            say(learned.line)
         if sys.stdout is not None:
             sys.stdout.flush()
     except BrokenPipeError:

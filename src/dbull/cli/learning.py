@@ -9,8 +9,9 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from dbull.cli.config import COMMAND_ONLY, Config, Reading
-from dbull.cli.inputs import Piece, open_source
-from dbull.errors import DataError, SettingsError
+from dbull.cli.inputs import Input
+from dbull.cli.sources import Piece, open_source
+from dbull.errors import ConflictError, DataError, SettingsError
 from dbull.store import ModelFolder
 from dbull.store.learned import LearnedRecord, add_learned
 
@@ -56,21 +57,25 @@ class Learner:
     ):
         self.folder = ModelFolder(path)
         self.config, self.name, self.dry_run, self.force = config, name, dry_run, force
-        self.model: DBULL | None = None
         self._tried: dict[str, LearnedRecord] = {}  # in a dry run, which leaves nothing in the folder
         if not dry_run:
             self.folder.check_writable()
+        self._open()
+
+    def _open(self) -> None:
+        """Take the model as it is in the folder now."""
+        self.model: DBULL | None = None
         stored: dict[str, Any] = {}
         if self.folder.latest() is not None:
-            self.model, stored = open_model(path)
-            config.apply(self.model)
-            kept, asked = self.model_columns(), config.reading.get("columns")
+            self.model, stored = open_model(self.folder.path)
+            self.config.apply(self.model)
+            kept, asked = self.model_columns(), self.config.reading.get("columns")
             if asked is not None and kept is not None and set(asked) != set(kept):
                 raise SettingsError(
                     f"this model takes the columns {', '.join(kept[:20])}, decided by its first data set; "
                     "leave columns out, or begin a new model"
                 )
-        self.reading = Reading(**{**stored, **config.reading})
+        self.reading = Reading(**{**stored, **self.config.reading})
 
     def model_columns(self) -> tuple[str, ...] | None:
         """Return the names of the columns that the model takes, if it has some."""
@@ -80,12 +85,24 @@ class Learner:
     def learn(self, path: Path, tell: "Callable[[str, Progress], object] | None" = None) -> Iterator[Learned]:
         """Learn a file, or what is left of it, and yield after each arrival once it is safe on disk."""
         known = self.folder.learned() if self.folder.latest() is not None else {}
-        source = open_source(path, {**known, **self._tried}, self.force)
         key_optional = self.model is not None and "key" not in self.config.reading
-        for piece in source.pieces(self.model, self.reading, key_optional=key_optional):
-            yield self._learn(piece, source.complete, tell)
+        given = Input(path.expanduser(), self.model, self.reading, key_optional)
+        source = open_source(given, {**known, **self._tried}, self.force)
+        for piece in source.pieces():
+            yield self._learn(piece, self.force, tell)
             if self.dry_run:
                 self._tried = add_learned(self._tried, piece.learned, 0, again=True)
+
+    def learn_among_others(
+        self, path: Path, tell: "Callable[[str, Progress], object] | None" = None
+    ) -> Iterator[Learned]:
+        """Learn a file as `learn` does; if another writer was first, go on from what that one wrote."""
+        while True:
+            try:
+                yield from self.learn(path, tell)
+                return
+            except ConflictError:
+                self._open()
 
     def _learn(self, piece: Piece, again: bool, tell: "Callable[[str, Progress], object] | None") -> Learned:
         from dbull.methods.dbull_storage import save

@@ -1,4 +1,8 @@
-"""Results on standard output: plain tables for people, JSON for programs."""
+"""All that is printed goes through here: plain text and tables for people, JSON for programs.
+
+Names, notes, keys and file names are other people's text. Nothing in them may command a terminal, turn the
+direction of writing, or fail to be written because it is no Unicode.
+"""
 
 import json
 import os
@@ -8,16 +12,65 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import typer
+from dbull.errors import SettingsError
 
-__all__ = ["drop_output", "printable", "reader_is_gone", "show_json", "show_table", "terminal_width"]
+__all__ = [
+    *(
+        "as_text",
+        "check_text",
+        "drop_output",
+        "printable",
+        "reader_is_gone",
+        "say",
+        "show_json",
+        "show_table",
+    ),
+    *("terminal_width", "tidy"),
+]
 
 LEAST_TEXT = 12  # characters to which a text may be shortened on a narrow terminal
 
 
+def say(text: object, *, err: bool = False, lines: bool = False) -> None:
+    """Print a text on standard output or standard error: one line, unless it is made of `lines`."""
+    stream = sys.stderr if err else sys.stdout
+    if stream is None:  # closed before we began
+        return
+    shown = "\n".join(map(printable, str(text).split("\n"))) if lines else printable(str(text))
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    print(shown.encode(encoding, "backslashreplace").decode(encoding), file=stream, flush=err)
+
+
 def show_json(value: Any, *, line: bool = False) -> None:
-    """Print a value as JSON, on one line if it is one of many."""
-    typer.echo(json.dumps(value, indent=None if line else 2, ensure_ascii=False))
+    """Print a value as JSON, on one line if it is one of many; whatever is not plain ASCII is escaped."""
+    text = json.dumps(tidy(value), indent=None if line else 2, default=str)
+    say(text.replace("\x7f", "\\u007f"), lines=True)
+
+
+def tidy(value: Any) -> Any:
+    """Return a value in which every text is Unicode: names of files may have bytes that are none."""
+    if isinstance(value, str):
+        return as_text(value)
+    if isinstance(value, Mapping):
+        return {as_text(str(key)): tidy(part) for key, part in value.items()}
+    return [tidy(part) for part in value] if isinstance(value, list | tuple) else value
+
+
+def as_text(name: object) -> str:
+    """Return a name as Unicode; a byte of a file's name that is no UTF-8 becomes ``\\xe9``."""
+    text = str(name)
+    if text.isascii():
+        return text
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def check_text(what: str, text: str) -> str:
+    """Return a text that was given on the command line; refuse bytes that are no UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise SettingsError(f"{what}: is not UTF-8 text, got {as_text(text)!r:.80}") from error
+    return text
 
 
 def show_table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> None:
@@ -34,7 +87,7 @@ def show_table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> Non
             part.rjust(width) if number else _shortened(part, width).ljust(width)
             for part, width, number in zip(line, widths, numeric, strict=True)
         ]
-        typer.echo("  ".join(parts).rstrip())
+        say("  ".join(parts).rstrip())
 
 
 def terminal_width() -> int | None:
@@ -48,7 +101,7 @@ def _text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, list | tuple):
-        return " ".join(map(str, value)) or "-"
+        return printable(" ".join(map(str, value))) or "-"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     return printable(str(value))
@@ -71,7 +124,9 @@ def drop_output() -> None:
 
 
 def printable(text: str) -> str:
-    """Return a text in which nothing commands the terminal: names and files are other people's."""
+    """Return a text on one line in which nothing commands the terminal or turns the direction of writing."""
+    if text.isprintable():
+        return text
     flat = " ".join(text.splitlines()) if "\n" in text or "\r" in text else text
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in flat)
 

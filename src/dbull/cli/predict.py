@@ -1,22 +1,23 @@
 """``dbull predict`` and ``dbull preview``: what a model says about files; the model is never changed."""
 
 import csv
-import os
+import io
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dbull.cli.exits import exit_codes
 from dbull.cli.options import AsJson, Data, Generation, Key, Model, Quiet
-from dbull.cli.output import printable, show_json, show_table
+from dbull.cli.output import as_text, printable, say, show_json, show_table
 from dbull.cli.progress import learning_progress
-from dbull.errors import SettingsError, not_written
+from dbull.errors import SettingsError
+from dbull.writing import check_place, replacing
 
 if TYPE_CHECKING:
     from dbull.data.readers import Chunk
@@ -26,6 +27,8 @@ __all__ = ["predict", "preview"]
 
 Columns = dict[str, list[Any]]
 SECONDS_BETWEEN_LINES = 5.0
+TEXTS = ("file", "key", "name")  # columns of other people's text
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # with which spreadsheets let one begin
 
 
 def predict(
@@ -39,6 +42,9 @@ def predict(
     ] = None,
     key: Key = None,
     generation: Generation = None,
+    safe_csv: Annotated[
+        bool, typer.Option("--safe-csv", help="A ' before texts that a spreadsheet would run as a formula.")
+    ] = False,
     quiet: Quiet = False,
 ) -> None:
     """Write for each row its cluster: id, name, status, probability and log density.
@@ -50,33 +56,31 @@ def predict(
     """
     with exit_codes():
         from dbull.cli.config import Reading
-        from dbull.cli.inputs import chunks_for
+        from dbull.cli.inputs import Input
         from dbull.cli.learning import open_model, without_name_warnings
 
         suffix = None if out is None else out.suffix.lower()
         if suffix not in (None, ".csv", ".parquet"):
             raise SettingsError(f"{out}: the name must end in .csv or .parquet")
-        if out is not None and any(out.exists() and path.exists() and out.samefile(path) for path in data):
-            raise SettingsError(f"{out}: is one of the files to read; give the answers another name")
+        if out is not None:
+            check_place(out)
+            if any(_same(out, path) for path in data):
+                raise SettingsError(f"{out}: is one of the files to read; give the answers another name")
         learner, stored = open_model(model, generation)
         reading = Reading(**{**stored, **({} if key is None else {"key": key})})
         known = {row["id"]: row for row in learner.clusters_}
         n_rows, started, last = 0, perf_counter(), perf_counter()
-        with _writer(out) as write, without_name_warnings():
+        with _writer(out, safe_csv) as write, without_name_warnings():
             for path in data:
-                for chunk in chunks_for(path, learner, reading, key_optional=key is None):
+                for chunk in Input(path, learner, reading, key is None).chunks():
                     write(_answers(learner, known, chunk, path if len(data) > 1 else None))
                     n_rows += len(chunk.x)
                     if not quiet and perf_counter() - last >= SECONDS_BETWEEN_LINES:
                         last = perf_counter()
-                        print(
-                            f"{n_rows:,} rows, {n_rows / (last - started):,.0f} rows/s",
-                            file=sys.stderr,
-                            flush=True,
-                        )
+                        say(f"{n_rows:,} rows, {n_rows / (last - started):,.0f} rows/s", err=True)
         if not quiet:
             seconds = max(perf_counter() - started, 1e-9)
-            print(f"{n_rows:,} rows in {seconds:.1f} s ({n_rows / seconds:,.0f} rows/s)", file=sys.stderr)
+            say(f"{n_rows:,} rows in {seconds:.1f} s ({n_rows / seconds:,.0f} rows/s)", err=True)
 
 
 def preview(model: Model, data: Data, as_json: AsJson = False, quiet: Quiet = False) -> None:
@@ -90,13 +94,13 @@ def preview(model: Model, data: Data, as_json: AsJson = False, quiet: Quiet = Fa
         import numpy as np
 
         from dbull.cli.config import Reading
-        from dbull.cli.inputs import chunks_for
+        from dbull.cli.inputs import Input
         from dbull.cli.learning import open_model, without_name_warnings
 
         learner, stored = open_model(model)
         found = []
         for path in data:
-            chunks = chunks_for(path, learner, Reading(**stored), key_optional=True)
+            chunks = Input(path, learner, Reading(**stored), key_optional=True).chunks()
             rows = np.concatenate([chunk.x for chunk in chunks])
             with without_name_warnings(), learning_progress(quiet) as teller:
                 if teller.tell is not None:
@@ -117,20 +121,27 @@ def preview(model: Model, data: Data, as_json: AsJson = False, quiet: Quiet = Fa
         for one in found:
             new = f"new: {' '.join(map(str, one['born']))}" if one["born"] else "nothing new"
             novel = "" if one["novel_share"] is None else f"{one['novel_share']:.0%} novel, "
-            typer.echo(printable(f"{one['file']}: {one['rows']:,} rows, {novel}{new}"))
+            say(f"{one['file']}: {one['rows']:,} rows, {novel}{new}")
             show_table(
                 [{"cluster": int(c), "rows": n} for c, n in one["rows_per_cluster"].items()],
                 ("cluster", "rows"),
             )
 
 
+def _same(out: Path, path: Path) -> bool:
+    try:
+        return out.samefile(path)
+    except OSError:  # one of them is not there
+        return False
+
+
 def _answers(model: "DBULL", known: dict[int, Any], chunk: "Chunk", path: Path | None) -> Columns:
     proba = model.predict_proba(chunk.x)
     best = proba.argmax(1)
     ids = model.cluster_ids_[best].tolist()
-    row: Columns = {} if path is None else {"file": [str(path)] * len(ids)}
+    row: Columns = {} if path is None else {"file": [as_text(path)] * len(ids)}
     if chunk.keys is not None:
-        row["key"] = [str(key) for key in chunk.keys.tolist()]
+        row["key"] = [as_text(key) for key in chunk.keys.tolist()]
     row["row"] = list(range(chunk.first_row + 1, chunk.first_row + len(ids) + 1))
     row["cluster"] = ids
     row["name"] = [known[i]["name"] or "" for i in ids]
@@ -141,28 +152,40 @@ def _answers(model: "DBULL", known: dict[int, Any], chunk: "Chunk", path: Path |
 
 
 @contextmanager
-def _writer(out: Path | None) -> Iterator[Callable[[Columns], None]]:
+def _writer(out: Path | None, safe: bool) -> Iterator[Callable[[Columns], None]]:
     """Yield a function that writes a piece of the table; the file gets its name when all is written."""
     if out is None:
-        yield _csv_writer(sys.stdout)
+        if sys.stdout is None:  # closed before we began
+            yield lambda columns: None
+            return
+        # A pipe gets texts as they are: keys are there to find rows again.
+        yield _csv_writer(
+            sys.stdout, [*([printable] if sys.stdout.isatty() else []), *([harmless] if safe else [])]
+        )
         return
-    partial = out.with_name(f".{out.name}.partial-{os.getpid()}")
-    try:
+    with replacing(out) as handle:
         if out.suffix.lower() == ".csv":
-            with partial.open("w", encoding="utf-8", newline="") as handle:
-                yield _csv_writer(handle)
+            text = io.TextIOWrapper(handle, encoding="utf-8", newline="")
+            yield _csv_writer(text, [harmless] if safe else [])
+            text.flush()
+            text.detach()
         else:
-            with _parquet_writer(partial) as write:
+            with _parquet_writer(handle, str(out)) as write:
                 yield write
-        os.replace(partial, out)
-    except OSError as error:
-        raise not_written(out, error) from error
-    finally:
-        with suppress(OSError):  # the reason why it is not there has been told
-            partial.unlink(missing_ok=True)
 
 
-def _csv_writer(handle: Any) -> Callable[[Columns], None]:
+def harmless(cell: str) -> str:
+    """Return a text that spreadsheets take for a text and not for a formula; numbers stay numbers."""
+    if not cell.startswith(FORMULA):
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return f"'{cell}"
+    return cell
+
+
+def _csv_writer(handle: Any, changes: list[Callable[[str], str]]) -> Callable[[Columns], None]:
     writer, begun = csv.writer(handle, lineterminator="\n"), False
 
     def write(columns: Columns) -> None:
@@ -170,22 +193,27 @@ def _csv_writer(handle: Any) -> Callable[[Columns], None]:
         if not begun:
             writer.writerow(columns)
             begun = True
+        for change in changes:
+            columns = {
+                name: [change(cell) for cell in cells] if name in TEXTS else cells
+                for name, cells in columns.items()
+            }
         writer.writerows(zip(*columns.values(), strict=True))
 
     return write
 
 
 @contextmanager
-def _parquet_writer(path: Path) -> Iterator[Callable[[Columns], None]]:
+def _parquet_writer(handle: IO[bytes], where: str) -> Iterator[Callable[[Columns], None]]:
     from dbull.data.readers.extras import need_pyarrow
 
-    pyarrow = need_pyarrow(str(path))
+    pyarrow = need_pyarrow(where)
     opened: list[Any] = []
 
     def write(columns: Columns) -> None:
         table = pyarrow.table(columns)
         if not opened:
-            opened.append(pyarrow.parquet.ParquetWriter(path, table.schema))
+            opened.append(pyarrow.parquet.ParquetWriter(handle, table.schema))
         opened[0].write_table(table)
 
     try:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from dbull.cli.output import printable
+from dbull.cli.output import printable, say
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn, TaskID
@@ -42,7 +42,7 @@ def learning_progress(quiet: bool) -> Iterator[Teller]:
     if sys.stderr.isatty():
         from rich.progress import SpinnerColumn, TextColumn
 
-        bar = make_bar(SpinnerColumn(), TextColumn("{task.description}"))
+        bar = make_bar(SpinnerColumn(), TextColumn("{task.description}", markup=False))
         task = bar.add_task("")
 
         def show(label: str, progress: Any) -> None:
@@ -57,13 +57,13 @@ def learning_progress(quiet: bool) -> Iterator[Teller]:
         return
     last = monotonic()
 
-    def say(label: str, progress: Any) -> None:
+    def tell(label: str, progress: Any) -> None:
         nonlocal last
         if monotonic() - last >= SECONDS_BETWEEN_LINES:
             last = monotonic()
-            print(text(label, progress), file=sys.stderr, flush=True)
+            say(text(label, progress), err=True)
 
-    yield Teller(say)
+    yield Teller(tell)
 
 
 class _Reporter(Protocol):
@@ -105,7 +105,12 @@ def download_progress(name: str, quiet: bool) -> Iterator[Callable[[int, int], N
     elif sys.stderr.isatty():
         from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
 
-        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+        )
         with make_bar(*columns) as bar:
             task = bar.add_task(name, total=None)
             yield lambda done, total: bar.update(task, completed=done, total=total)
@@ -116,13 +121,13 @@ def download_progress(name: str, quiet: bool) -> Iterator[Callable[[int, int], N
 def _download_lines(name: str) -> Callable[[int, int], None]:
     last = monotonic()
 
-    def say(done: int, total: int) -> None:
+    def tell(done: int, total: int) -> None:
         nonlocal last
         if monotonic() - last >= SECONDS_BETWEEN_LINES:
             last = monotonic()
-            print(f"{name}: {done / MIB:.1f} of {total / MIB:.1f} MiB", file=sys.stderr, flush=True)
+            say(f"{name}: {done / MIB:.1f} of {total / MIB:.1f} MiB", err=True)
 
-    return say
+    return tell
 
 
 @contextmanager
@@ -174,7 +179,7 @@ class _Lines:
 
     def _say(self, line: str) -> None:
         self._last = monotonic()
-        print(line, file=sys.stderr, flush=True)
+        say(line, err=True)
 
 
 class _LiveBar:
@@ -210,7 +215,7 @@ class _LiveBar:
             self._bar.remove_task(self._task)
             self._task = None
         line = f"{_name(run)}: {_outcome(run, self._pictures)}"
-        self._bar.console.print(line, highlight=False, soft_wrap=True)
+        self._bar.console.print(printable(line), highlight=False, markup=False, soft_wrap=True)
 
     def _show_run(self, event: "Learning | StepDone") -> "TaskID":
         if self._task is None:
@@ -236,11 +241,13 @@ def _run_bar() -> "Progress":
             return super().render(task) if left is None else Text(left, style="progress.remaining")
 
     return make_bar(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=12, table_column=Column(no_wrap=True)),
         MofNCompleteColumn(table_column=Column(no_wrap=True)),
         TimeLeft(table_column=Column(no_wrap=True)),
-        TextColumn("{task.fields[state]}", table_column=Column()),  # goes on below on a narrow terminal
+        TextColumn(
+            "{task.fields[state]}", markup=False, table_column=Column()
+        ),  # goes on below on a narrow terminal
     )
 
 
@@ -253,7 +260,7 @@ def make_bar(*columns: "ProgressColumn") -> "Progress":
 
 
 def _name(event: "Learning | StepDone | RunDone") -> str:
-    return f"{event.scenario} {event.method} seed {event.seed}"
+    return printable(f"{event.scenario} {event.method} seed {event.seed}")
 
 
 def _state(step: "StepDone") -> str:

@@ -7,6 +7,7 @@ import typer
 
 from dbull.cli.exits import exit_codes
 from dbull.cli.options import Generation, Model
+from dbull.cli.output import as_text, say
 
 __all__ = ["report"]
 
@@ -37,12 +38,13 @@ def report(
         folder = ModelFolder(model)
         loaded = folder.load(generation)
         learner, manifest = load_generation(folder, loaded, events=True), loaded.manifest
-        facts = {"Folder": model.resolve().name, "Generation": str(manifest.generation)}
+        folder_name = as_text(model.resolve().name)
+        facts = {"Folder": folder_name, "Generation": str(manifest.generation)}
         if manifest.time:
             facts["Saved"] = manifest.time
         if manifest.note:
             facts["Note"] = manifest.note
         written_by = ", ".join(f"{name} {version}" for name, version in manifest.versions.items())
         facts["Saved by"] = written_by
-        data = build_report(learner, title=title or model.resolve().name, facts=facts, written=now())
-        typer.echo(write_report(data, out))
+        data = build_report(learner, title=as_text(title or folder_name), facts=facts, written=now())
+        say(write_report(data, out))

@@ -14,7 +14,7 @@ import typer
 
 from dbull.cli.exits import ExitCode, exit_codes
 from dbull.cli.options import AsJson
-from dbull.cli.output import show_json
+from dbull.cli.output import say, show_json
 
 __all__ = ["doctor", "init"]
 
@@ -73,7 +73,7 @@ def init(
             else '#columns = ["a", "b"]',
             "key": f"key = {_toml(guessed['key'])}" if "key" in guessed else '#key = "id"',
         }
-        typer.echo(TEMPLATE.format(**lines), nl=False)
+        say(TEMPLATE.format(**lines).rstrip("\n"), lines=True)
 
 
 def doctor(as_json: AsJson = False) -> None:
@@ -99,15 +99,15 @@ def doctor(as_json: AsJson = False) -> None:
         if as_json:
             show_json({**found, "ok": ok})
         else:
-            typer.echo(f"dbull {found['dbull']}, Python {found['python']}, {found['platform']}")
+            say(f"dbull {found['dbull']}, Python {found['python']}, {found['platform']}")
             for name, version in found["packages"].items():
-                typer.echo(f"  {name:<14}{version or 'MISSING: pip install ' + name}")
+                say(f"  {name:<14}{version or 'MISSING: pip install ' + name}")
             for name, here in found["extras"].items():
                 extra, purpose = EXTRAS[name]
                 state = "here" if here else f"not here: pip install dbull[{extra}]"
-                typer.echo(f"  {name:<14}{state} ({purpose})")
+                say(f"  {name:<14}{state} ({purpose})")
             threads, cuda = found.get("threads"), found.get("cuda")
-            typer.echo(f"  {threads} threads, {found['processors']} processors, CUDA: {cuda}")
+            say(f"  {threads} threads, {found['processors']} processors, CUDA: {cuda}")
         if not ok:
             raise typer.Exit(ExitCode.FAULT)
 
@@ -147,7 +147,8 @@ def _guess(data: Path) -> dict[str, Any]:
 
 def _toml(value: str | list[str]) -> str:
     """Return a text or a list of texts as TOML, whose texts are those of JSON but for one character."""
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    text = json.dumps(value, ensure_ascii=False)
+    return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in text)
 
 
 def _version(name: str) -> str | None:

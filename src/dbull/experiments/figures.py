@@ -13,6 +13,7 @@ from dbull.experiments.results import Result, read_steps
 from dbull.experiments.summary import refuse_unlike
 from dbull.experiments.tables import HEADINGS
 from dbull.metrics import SCORE_NAMES
+from dbull.writing import check_place, replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -73,6 +74,7 @@ def check_target(target: Path) -> None:
     """Refuse a figure that could not be written in the end."""
     if target.suffix not in SUFFIXES:
         raise SettingsError(f"{target}: a figure is written as {', '.join(SUFFIXES)}")
+    check_place(target)
     check_matplotlib("figures")
 
 
@@ -86,9 +88,10 @@ def save_figure(figure: "Figure", target: Path) -> None:
     """Write a figure, and the folder for it."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(target, dpi=150)
     except OSError as error:
         raise not_written(target, error) from error
+    with replacing(target) as handle:
+        figure.savefig(handle, format=target.suffix[1:], dpi=150)
 
 
 def task_curves(runs: Sequence[Sequence[dict[str, Any]]], task: int, score: str) -> NDArray[np.float64]:

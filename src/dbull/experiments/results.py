@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from dbull.errors import FolderInUseError, MethodError, ResultsError, SettingsError
+from dbull.writing import replacing
 
 try:
     import fcntl
@@ -257,20 +258,8 @@ def _write_new(path: Path, record: Record) -> None:
     """Write a JSON file whole or not at all, and never over another."""
     if path.exists():
         raise ResultsError(f"{path} exists already and is never overwritten")
-    temporary = path.with_name(f".{path.name}.tmp")
-    with temporary.open("w", encoding="utf-8") as handle:
-        json.dump(record, handle, indent=2, allow_nan=False)
-        handle.write("\n")
-        handle.flush()
-        os.fsync(handle.fileno())
-    temporary.rename(path)
-    if os.name != "posix":
-        return
-    folder = os.open(path.parent, os.O_RDONLY)  # the new name itself must reach the disk too
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    with replacing(path) as handle:
+        handle.write(json.dumps(record, indent=2, allow_nan=False).encode() + b"\n")
 
 
 def _read_json(path: Path, keys: Iterable[str] = ()) -> Record:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 import numbers
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -27,6 +28,7 @@ __all__ = [
     "unchanged_on_failure",
 ]
 
+_TIMES = (np.datetime64, np.timedelta64, datetime.date, datetime.time, datetime.timedelta)
 Step = TypeVar("Step")
 Result = TypeVar("Result")
 
@@ -44,6 +46,8 @@ def check_rows(
         X = X.detach().cpu().numpy()
     elif type(X).__name__ == "LazyFrame":
         X = X.collect()  # type: ignore[union-attr]
+    _refuse_masked(X)
+    _refuse_times(X)
     rows: NDArray[Any] = validate_data(
         estimator,
         X,
@@ -67,6 +71,58 @@ def check_rows(
             "infinity. Remove or fill them before learning or predicting."
         )
     return rows
+
+
+def _refuse_masked(X: Any) -> None:
+    """Refuse values that are marked as invalid; below the mask lies some number, which would be learned."""
+    mask = np.ma.getmask(X)
+    if isinstance(X, list | tuple):
+        mask = np.array([np.ma.is_masked(row) for row in X])
+    if mask is np.ma.nomask or not mask.any():
+        return
+    place = ", ".join(f"{what} {i}" for what, i in zip(("row", "column"), np.argwhere(mask)[0], strict=False))
+    raise DataError(
+        f"Input X contains masked values: first at {place}; {int(mask.sum())} in all. Fill them, or remove "
+        "their rows, before learning or predicting."
+    )
+
+
+def _refuse_times(X: Any) -> None:
+    """Refuse dates, times and durations: as numbers they would count some unit since some day."""
+    kinds: dict[Any, Any] = {}
+    if hasattr(X, "columns") and hasattr(X, "dtypes"):  # pandas and polars
+        kinds = dict(zip(map(str, X.columns), X.dtypes, strict=True))
+    elif hasattr(X, "schema"):  # pyarrow
+        kinds = dict(zip(X.schema.names, X.schema.types, strict=True))
+    elif isinstance(X, np.ndarray | list | tuple):
+        with suppress(ValueError):  # rows of different lengths, which others refuse
+            X = np.asarray(X)
+            kinds = {None: X.dtype}
+    if any(str(kind) == "object" for kind in kinds.values()):
+        cells = np.asarray(X, dtype=object)
+        columns = cells.T if cells.ndim == 2 else [cells.ravel()]
+        found = [
+            next((type(cell) for cell in column if isinstance(cell, _TIMES)), None) for column in columns
+        ]
+        names = list(kinds) if len(kinds) == len(found) else range(len(found))
+        kinds |= dict(zip(names, found, strict=True))
+    for name, kind in kinds.items():
+        if _is_time(kind):
+            where = "every column" if name is None else f"column {name!r}"
+            raise DataError(
+                f"Input X contains times ({kind}) in {where}: expected numbers. Make them numbers first, "
+                "such as seconds since a day that you choose, or leave the column out."
+            )
+
+
+def _is_time(kind: Any) -> bool:
+    if isinstance(kind, type) and issubclass(kind, _TIMES):
+        return True
+    if getattr(kind, "kind", "") in ("m", "M"):  # numpy, pandas
+        return True
+    if callable(getattr(kind, "is_temporal", None)):  # polars
+        return bool(kind.is_temporal())
+    return str(kind).startswith(("timestamp", "date32", "date64", "time32", "time64", "duration", "period["))
 
 
 def as_tensor(rows: NDArray[Any]) -> torch.Tensor:

@@ -10,11 +10,12 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from dbull.errors import SettingsError, not_written
+from dbull.errors import SettingsError
 from dbull.report.charts import MOST_PICTURES, bars, code_map, hue, line_chart
 from dbull.report.data import ArrivalPoint, Cluster, ReportData
 from dbull.report.images import data_uri, tiled
 from dbull.report.lanes import timeline
+from dbull.writing import check_place, replacing
 
 __all__ = ["check_target", "render_report", "write_report"]
 
@@ -51,10 +52,7 @@ def render_report(data: ReportData) -> str:
 def check_target(path: str | os.PathLike[str]) -> None:
     """Say before long work that a page could not be written; makes the folder that it goes to."""
     target = Path(path)
-    if target.is_dir():
-        raise SettingsError(
-            f"{target}: is a folder; name the file of the report, e.g. {target / 'report.html'}"
-        )
+    check_place(target)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -67,15 +65,8 @@ def write_report(data: ReportData, path: str | os.PathLike[str]) -> Path:
     """Write the page to a file, whole or not at all, and return where it is."""
     check_target(path)
     target, page = Path(path), render_report(data)
-    try:
-        unfinished = target.with_name(f".{target.name}.{os.getpid()}")
-        try:
-            unfinished.write_text(page, encoding="utf-8")
-            unfinished.replace(target)
-        finally:
-            unfinished.unlink(missing_ok=True)
-    except OSError as error:
-        raise not_written(target, error) from error
+    with replacing(target) as handle:
+        handle.write(page.encode("utf-8", "backslashreplace"))
     return target
 
 

@@ -6,7 +6,15 @@ from typing import IO, Any
 
 import numpy as np
 
-from dbull.data.readers.chunk import Chunk, ReadSettings, Selection, make_chunk, select_columns
+from dbull.data.readers.chunk import (
+    TIMES,
+    Chunk,
+    ReadSettings,
+    Selection,
+    check_width,
+    make_chunk,
+    select_columns,
+)
 from dbull.data.readers.extras import need_pyarrow
 from dbull.errors import DataError
 
@@ -22,7 +30,9 @@ def read_parquet(path: Path, settings: ReadSettings) -> Iterator[Chunk]:
         with pyarrow.parquet.ParquetFile(path) as file:
             selection = select_columns(file.schema_arrow.names, settings, str(path))
             wanted = [file.schema_arrow.names[i] for i in _positions(selection)]
-            batches = file.iter_batches(batch_size=settings.chunk_rows, columns=wanted, use_threads=False)
+            batches = file.iter_batches(
+                batch_size=settings.rows_at_once(len(wanted)), columns=wanted, use_threads=False
+            )
             yield from _chunks(batches, settings, selection, str(path))
     except (pyarrow.ArrowException, UnicodeDecodeError, OSError, MemoryError) as error:
         raise DataError(f"{path}: not a readable Parquet file ({error})") from error
@@ -117,14 +127,15 @@ def _numbers(column: Any, name: str, first_row: int, where: str) -> tuple[np.nda
                 f"{where}: column '{name}': its lists must all be of one length, got {lengths[:5].tolist()}"
             )
         width = int(lengths[0])
+        check_width(width, where)
         values, _ = _numbers(column.flatten(), name, first_row, where)
         return values.reshape(len(column), width), [f"{name}[{i}]" for i in range(width)]
     if types.is_boolean(column.type) or types.is_decimal(column.type):
         column = column.cast(pyarrow.float64())
     if not (types.is_integer(column.type) or types.is_floating(column.type)):
+        advice = TIMES if types.is_temporal(column.type) else "leave the column out or make it the key"
         raise DataError(
-            f"{where}: row {first_row + 1}, column '{name}': expected numbers, got {column.type}; "
-            "leave the column out or make it the key"
+            f"{where}: row {first_row + 1}, column '{name}': expected numbers, got {column.type}; {advice}"
         )
     return column.to_numpy(zero_copy_only=False)[:, None], [name]
 

@@ -1,14 +1,21 @@
 """What every reader yields, and what they share: columns chosen by name, refusal of what is no number."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from dbull.errors import DataError, did_you_mean
 
-__all__ = ["Chunk", "ReadSettings", "Selection", "check_finite", "make_chunk", "select_columns"]
+__all__ = [
+    *("MAX_COLUMNS", "Chunk", "ReadSettings", "Selection", "check_finite", "check_width", "make_chunk"),
+    *("TIMES", "select_columns"),
+]
+
+MAX_COLUMNS = 1 << 18  # an image of 256 x 256 in colour has fewer
+CHUNK_VALUES = 1 << 25  # wide rows come in chunks of fewer rows
+TIMES = "times are no numbers: make them some (such as seconds since a day), or leave the column out"
 
 
 @dataclass(frozen=True)
@@ -36,6 +43,10 @@ class ReadSettings:
         Whether images are read as grey values instead of red, green and blue.
     max_bytes : int, optional
         Where a CSV file ends as far as this reader is concerned; it may be growing.
+    tap : function of bytes, optional
+        Given the text of a CSV file, unpacked, as it is read.
+    only : mapping, optional
+        Images of a folder to read, by their keys, each with the SHA-256 that its file must have.
     """
 
     columns: tuple[str, ...] | None = None
@@ -47,12 +58,18 @@ class ReadSettings:
     image_size: tuple[int, int] | None = None
     grey: bool = False
     max_bytes: int | None = None
+    tap: Callable[[bytes], object] | None = None
+    only: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
         if self.chunk_rows < 1:
             raise DataError(f"chunk_rows must be at least 1, got {self.chunk_rows}")
         if self.columns is not None and len(set(self.columns)) < len(self.columns):
             raise DataError(f"columns must not be named twice, got {', '.join(self.columns)}")
+
+    def rows_at_once(self, n_columns: int) -> int:
+        """Return how many rows of so many columns a chunk has at most."""
+        return min(self.chunk_rows, max(1, CHUNK_VALUES // max(n_columns, 1)))
 
 
 @dataclass(frozen=True, eq=False)  # arrays have no single answer to ==
@@ -92,8 +109,18 @@ class Selection:
     unused: tuple[str, ...]
 
 
+def check_width(n_columns: int, where: str) -> None:
+    """Refuse more columns than a table has, before anything is made for each of them."""
+    if n_columns > MAX_COLUMNS:
+        raise DataError(
+            f"{where}: {n_columns:,} columns are more than the {MAX_COLUMNS:,} that a table may have; "
+            "is the file damaged, or are its rows and columns exchanged?"
+        )
+
+
 def select_columns(names: Sequence[str], settings: ReadSettings, where: str) -> Selection:
     """Find the columns asked for by name; refuse missing ones, and name the nearest."""
+    check_width(len(names), where)
     position = {name: i for i, name in enumerate(names)}  # a table may have a hundred thousand columns
     if len(position) < len(names):
         repeated = sorted(name for name, count in Counter(names).items() if count > 1)

@@ -5,7 +5,7 @@ import gzip
 import io
 import math
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
@@ -19,13 +19,18 @@ from dbull.errors import DataError
 __all__ = ["first_line", "read_csv", "read_csv_stream"]
 
 _MAX_BLOCK = 2**31 - 1  # pyarrow holds the size in 32 bits
+MAX_LINE = 1 << 24  # characters; so many columns as a table may have need fewer
+BLOCK_CHARACTERS = 1 << 26  # lines that are held at once
+_TAP_BYTES = 1 << 16
 
 
 def read_csv(path: Path, settings: ReadSettings) -> Iterator[Chunk]:
     """Yield the rows of a .csv or .csv.gz file."""
     with path.open("rb") as file:
         raw = file if settings.max_bytes is None else io.BufferedReader(_Beginning(file, settings.max_bytes))
-        stream = gzip.GzipFile(fileobj=raw) if path.suffix.lower() == ".gz" else raw
+        stream: Any = gzip.GzipFile(fileobj=raw) if path.suffix.lower() == ".gz" else raw
+        if settings.tap is not None:
+            stream = io.BufferedReader(_Tapped(stream, settings.tap), _TAP_BYTES)
         yield from read_csv_stream(stream, settings, str(path))
 
 
@@ -34,8 +39,9 @@ def first_line(path: Path) -> tuple[str, ...] | None:
     open_text = gzip.open if path.suffix.lower() == ".gz" else open
     try:
         with open_text(path, "rt", encoding="utf-8-sig", newline="") as handle:
-            return tuple(cell.strip() for cell in next((row for row in csv.reader(handle) if row), []))
-    except (OSError, EOFError, UnicodeDecodeError, zlib.error, csv.Error):
+            rows = _quoted_rows(_lines(handle, str(path)), str(path))
+            return tuple(cell.strip() for cell in next(rows, []))
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error, csv.Error, DataError):
         return None
 
 
@@ -51,6 +57,22 @@ class _Beginning(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         data = self._file.read(min(len(buffer), self._left))
         self._left -= len(data)
+        buffer[: len(data)] = data
+        return len(data)
+
+
+class _Tapped(io.RawIOBase):
+    """A stream whose bytes are shown to somebody else as they are read."""
+
+    def __init__(self, stream: Any, tap: Callable[[bytes], object]):
+        self._stream, self._tap = stream, tap
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._stream.read(len(buffer))
+        self._tap(data)
         buffer[: len(data)] = data
         return len(data)
 
@@ -71,18 +93,18 @@ def read_csv_stream(stream: BinaryIO | gzip.GzipFile, settings: ReadSettings, wh
 
 
 def _chunks(text: TextIO, settings: ReadSettings, where: str) -> Iterator[Chunk]:
-    first_line = text.readline()
-    while first_line and not first_line.strip():
-        first_line = text.readline()
+    lines = _lines(text, where)
+    first_line = next((line for line in lines if line.strip()), "")
     if not first_line:
         raise DataError(f"{where}: the file is empty")
     first = next(csv.reader([first_line]))
     has_header = settings.header if settings.header is not None else _is_header(first, settings, where)
     names = [name.strip() for name in first] if has_header else [str(i) for i in range(len(first))]
     selection = select_columns(names, settings, where)
-    lines = iter(text) if has_header else chain([first_line], text)
+    if not has_header:
+        lines = chain([first_line], lines)
     first_row = 0
-    while block := list(islice(lines, settings.chunk_rows)):
+    while block := _block(lines, settings.rows_at_once(len(names))):
         if any('"' in line for line in block):
             # Quotes may hide commas and line ends: the rest of the file goes through the csv module.
             yield from _quoted_chunks(chain(block, lines), len(names), settings, selection, first_row, where)
@@ -93,6 +115,50 @@ def _chunks(text: TextIO, settings: ReadSettings, where: str) -> Iterator[Chunk]
         first_row += len(block)
     if first_row == 0:
         raise DataError(f"{where}: there is a header but no rows")
+
+
+def _lines(text: Any, where: str) -> Iterator[str]:
+    """Yield lines of bounded length: a small compressed file may hold one without an end."""
+    while line := text.readline(MAX_LINE + 1):
+        if len(line) > MAX_LINE:
+            _refuse_long(where)
+        yield line
+
+
+def _block(lines: Iterator[str], n_lines: int) -> list[str]:
+    """Take lines, as many as asked for unless they are very long."""
+    block, n_characters = [], 0
+    for line in islice(lines, n_lines):
+        block.append(line)
+        n_characters += len(line)
+        if n_characters > BLOCK_CHARACTERS:
+            break
+    return block
+
+
+def _quoted_rows(lines: Iterator[str], where: str) -> Iterator[list[str]]:
+    """Yield rows whose cells may have quotes, each of bounded length though it may have many lines."""
+    since_row = 0
+
+    def counted() -> Iterator[str]:
+        nonlocal since_row
+        for line in lines:
+            since_row += len(line)
+            if since_row > MAX_LINE:
+                _refuse_long(where)
+            yield line
+
+    for row in csv.reader(counted()):
+        since_row = 0
+        if row:
+            yield row
+
+
+def _refuse_long(where: str) -> None:
+    raise DataError(
+        f"{where}: has a line of more than {MAX_LINE:,} characters, longer than that of any table; "
+        "is it damaged, or not CSV at all?"
+    )
 
 
 def _plain_chunk(lines: list[str], n_columns: int, selection: Selection, first_row: int, where: str) -> Chunk:
@@ -141,8 +207,8 @@ def _quoted_chunks(
     first_row: int,
     where: str,
 ) -> Iterator[Chunk]:
-    reader = (row for row in csv.reader(lines) if row)
-    while rows := list(islice(reader, settings.chunk_rows)):
+    reader = _quoted_rows(lines, where)
+    while rows := list(islice(reader, settings.rows_at_once(n_columns))):
         for number, row in enumerate(rows):
             if len(row) != n_columns:
                 _refuse_ragged(len(row), n_columns, first_row + number, where)

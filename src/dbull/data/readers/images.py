@@ -1,18 +1,24 @@
 """Folders of images, through Pillow (the `vision` extra)."""
 
+import hashlib
+import io
+import os
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dbull.data.readers.chunk import Chunk, ReadSettings, Selection, make_chunk
+from dbull.data.readers.chunk import Chunk, ReadSettings, Selection, check_width, make_chunk
 from dbull.data.readers.extras import need_pillow
 from dbull.errors import DataError
 
-__all__ = ["SUFFIXES", "read_images"]
+__all__ = ["MAX_PIXELS", "SUFFIXES", "image_files", "read_images"]
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
+MAX_PIXELS = 1 << 26  # of one image; a small file may unpack to far more
+MAX_FILE_BYTES = 1 << 29  # eight for each pixel
 
 
 def read_images(folder: Path, settings: ReadSettings) -> Iterator[Chunk]:
@@ -21,42 +27,87 @@ def read_images(folder: Path, settings: ReadSettings) -> Iterator[Chunk]:
     Pixels lie in [0, 1]; a row is (height, width) or, in colour, (3, height, width) flattened.
     """
     pillow = need_pillow(str(folder))
-    paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
-    if not paths:
-        raise DataError(
-            f"{folder}: no images in this folder; known are {', '.join(SUFFIXES)}. "
-            "Tables in a folder are learned by naming them one by one, or by watching the folder"
-        )
     if settings.columns is not None or (settings.key is not None and not settings.key_optional):
         raise DataError(
             f"{folder}: a folder of images has no columns to choose; its key is the path of the image"
         )
-    shape = None
-    for start in range(0, len(paths), settings.chunk_rows):
-        pixels = []
-        for path in paths[start : start + settings.chunk_rows]:
-            image = _read(pillow, path, settings)
-            shape = shape or image.shape
-            if image.shape != shape:
-                raise DataError(
-                    f"{path}: shape {image.shape}, the images before have {shape}; give image_size=(h, w)"
-                )
-            pixels.append(image.ravel())
-        assert shape is not None
-        n_values = int(np.prod(shape))
-        selection = Selection(tuple(range(n_values)), tuple(map(str, range(n_values))), None, ())
-        keys = np.array([path.relative_to(folder).as_posix() for path in paths[start : start + len(pixels)]])
-        yield make_chunk(np.stack(pixels), keys, start, selection, str(folder), shape)
+    files = image_files(folder)
+    if settings.only is not None:
+        files = {key: folder / key for key in settings.only}
+    rows: list[np.ndarray] = []
+    keys: list[str] = []
+    shape: tuple[int, ...] | None = None
+    start = 0
+    for key, path in files.items():
+        image = _read(pillow, path, settings, key)
+        if shape is None:
+            shape = image.shape
+            n_values = image.size
+            selection = Selection(tuple(range(n_values)), tuple(map(str, range(n_values))), None, ())
+            step = settings.rows_at_once(n_values)
+        if image.shape != shape:
+            raise DataError(
+                f"{path}: shape {image.shape}, the images before have {shape}; give image_size=(h, w)"
+            )
+        rows.append(image.ravel())
+        keys.append(key)
+        if len(rows) == step:
+            yield make_chunk(np.stack(rows), np.array(keys), start, selection, str(folder), shape)
+            start += len(rows)
+            rows, keys = [], []
+    if rows:
+        yield make_chunk(np.stack(rows), np.array(keys), start, selection, str(folder), shape)
 
 
-def _read(pillow: Any, path: Path, settings: ReadSettings) -> np.ndarray:
+def image_files(folder: Path) -> dict[str, Path]:
+    """Return the images below a folder by their keys, in order; refuse a folder without any."""
+    found = sorted(
+        Path(place, name)
+        for place, _, names in os.walk(folder)
+        for name in names
+        if name.lower().endswith(SUFFIXES)
+    )
+    files = {path.relative_to(folder).as_posix(): path for path in found if path.is_file()}
+    if not files:
+        raise DataError(
+            f"{folder}: no images in this folder; known are {', '.join(SUFFIXES)}. "
+            "Tables in a folder are learned by naming them one by one, or by watching the folder"
+        )
+    return files
+
+
+def _read(pillow: Any, path: Path, settings: ReadSettings, key: str) -> np.ndarray:
     try:
-        with pillow.open(path) as image:
-            converted = image.convert("L" if settings.grey else "RGB")
-            if settings.image_size is not None:
-                height, width = settings.image_size
-                converted = converted.resize((width, height), pillow.Resampling.BICUBIC)
-            pixels = np.asarray(converted, dtype=np.float32) / np.float32(255)
-    except (OSError, ValueError, SyntaxError, pillow.DecompressionBombError) as error:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise DataError(
+                f"{path}: the file has more than the {MAX_FILE_BYTES:,} bytes that an image may have"
+            )
+        data = path.read_bytes()
+        if settings.only is not None and hashlib.sha256(data).hexdigest() != settings.only[key]:
+            raise DataError(f"{path}: has changed while the folder was read; run the same again")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", pillow.DecompressionBombWarning)  # there is a limit of our own
+            with pillow.open(io.BytesIO(data)) as image:
+                if image.width * image.height > MAX_PIXELS:
+                    raise DataError(
+                        f"{path}: {image.width:,} x {image.height:,} pixels are more than the {MAX_PIXELS:,} "
+                        "that an image may have; make it smaller first"
+                    )
+                if settings.image_size is None:
+                    n_values = image.width * image.height * (1 if settings.grey else 3)
+                    check_width(n_values, f"{path}: without image_size=(h, w)")
+                pixels = _pixels(pillow, image, settings)
+    except DataError:
+        raise
+    except (OSError, ValueError, SyntaxError, MemoryError, pillow.DecompressionBombError) as error:
         raise DataError(f"{path}: not a readable image ({error})") from error
     return pixels if settings.grey else np.moveaxis(pixels, 2, 0)
+
+
+def _pixels(pillow: Any, image: Any, settings: ReadSettings) -> np.ndarray:
+    converted = image.convert("L" if settings.grey else "RGB")
+    if settings.image_size is not None:
+        height, width = settings.image_size
+        converted = converted.resize((width, height), pillow.Resampling.BICUBIC)
+    pixels: np.ndarray = np.asarray(converted, dtype=np.float32) / np.float32(255)
+    return pixels

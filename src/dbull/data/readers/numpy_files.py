@@ -11,7 +11,15 @@ import numpy as np
 from numpy.lib import format as npy_format
 
 from dbull.data.npz import DAMAGED_NPZ
-from dbull.data.readers.chunk import Chunk, ReadSettings, Selection, make_chunk, select_columns
+from dbull.data.readers.chunk import (
+    TIMES,
+    Chunk,
+    ReadSettings,
+    Selection,
+    check_width,
+    make_chunk,
+    select_columns,
+)
 from dbull.errors import DataError
 
 __all__ = ["read_npy", "read_npy_stream", "read_npz"]
@@ -32,8 +40,9 @@ def read_npy(path: Path, settings: ReadSettings) -> Iterator[Chunk]:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, OSError) as error:
         raise DataError(f"{path}: not a readable .npy file of numbers ({error})") from error
-    for start in range(0, layout.n_rows, settings.chunk_rows):
-        yield layout.chunk(array[start : start + settings.chunk_rows], start)
+    step = settings.rows_at_once(layout.n_columns)
+    for start in range(0, layout.n_rows, step):
+        yield layout.chunk(array[start : start + step], start)
 
 
 def read_npz(path: Path, settings: ReadSettings) -> Iterator[Chunk]:
@@ -76,8 +85,9 @@ def _rows(
 ) -> Iterator[Chunk]:
     layout = _Layout(shape, dtype, settings, where)
     row_bytes = dtype.itemsize * math.prod(shape[1:])
-    for start in range(0, layout.n_rows, settings.chunk_rows):
-        n_rows = min(settings.chunk_rows, layout.n_rows - start)
+    step = settings.rows_at_once(layout.n_columns)
+    for start in range(0, layout.n_rows, step):
+        n_rows = min(step, layout.n_rows - start)
         data = _read_exactly(stream, n_rows * row_bytes)
         if len(data) < n_rows * row_bytes:
             complete = start + len(data) // row_bytes
@@ -97,22 +107,26 @@ class _Layout:
             )
         if shape[0] == 0 or 0 in shape:
             raise DataError(f"{where}: the array is empty (shape {shape})")
+        if dtype.hasobject or dtype.itemsize == 0 or dtype.subdtype is not None:
+            raise DataError(
+                f"{where}: expected numbers, got {dtype}; save an array of numbers, such as x.astype(float)"
+            )
         self.n_rows = shape[0]
         self.where = where
         self._named = dtype.names is not None
-        kinds = {dtype[name].kind for name in dtype.names or ()} if self._named else {dtype.kind}
-        if not self._named and not kinds <= set("biuf"):
-            raise DataError(f"{where}: expected numbers, got {dtype}")
+        if not self._named:
+            _check_kind(dtype, where)
         if self._named and len(shape) > 1:
             raise DataError(f"{where}: an array with named fields must have one dimension, got shape {shape}")
-        names = list(dtype.names or ()) or [str(i) for i in range(math.prod(shape[1:]))]
+        self.n_columns = len(dtype.names) if dtype.names is not None else math.prod(shape[1:])
+        check_width(self.n_columns, where)
+        names = list(dtype.names or map(str, range(self.n_columns)))
         self._names = names
         self._selection: Selection = select_columns(names, settings, where)
         self._is_whole = len(self._selection.names) == len(names)
         self._sample_shape = shape[1:] if self._is_whole and len(shape) > 1 else (len(self._selection.names),)
         for name in self._selection.names if self._named else ():
-            if dtype[name].kind not in "biuf" or dtype[name].shape:
-                raise DataError(f"{where}: column '{name}': expected numbers, got {dtype[name]}")
+            _check_kind(dtype[name], f"{where}: column '{name}'")
 
     def chunk(self, rows: np.ndarray, first_row: int) -> Chunk:
         selection, key_position = self._selection, self._selection.key_position
@@ -128,6 +142,12 @@ class _Layout:
     @property
     def _in_order(self) -> bool:
         return self._selection.positions == tuple(range(len(self._selection.positions)))
+
+
+def _check_kind(dtype: np.dtype[Any], where: str) -> None:
+    if dtype.kind not in "biuf" or dtype.shape:
+        advice = f"; {TIMES}" if dtype.kind in "mM" else "; save an array of numbers"
+        raise DataError(f"{where}: expected numbers, got {dtype}{advice}")
 
 
 def _choose_array(members: list[str], wanted: str | None, where: str) -> str:

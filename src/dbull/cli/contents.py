@@ -1,0 +1,180 @@
+"""What a file holds, as it was read: a digest that goes on as the file grows, and digests of its rows.
+
+The content of a CSV file is its text, unpacked. That of another table is its rows as the model reads them,
+whatever the format, its compression or its row groups. That of a folder is its images, each by its bytes.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dbull.cli.inputs import Input
+from dbull.errors import DataError
+from dbull.store import hash_file
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from dbull.data.readers import Chunk
+
+__all__ = ["Survey", "hash_on_disk", "row_bytes", "row_digests", "survey_images", "survey_table"]
+
+TEXT = (".csv", ".csv.gz")  # known by their text
+
+
+@dataclass(frozen=True)
+class Survey:
+    """A look at all of a table before any of it is learned."""
+
+    source: Input
+    sha256: str  # of its content
+    n_bytes: int  # of its content
+    n_rows: int
+    beginnings: dict[int, str]  # SHA-256 of its content up to lengths that were asked for
+    known_rows: bool  # whether there is a row among those asked for
+    max_bytes: int | None  # where the file ends as far as we are concerned
+    chunks: tuple[bytes, ...]  # digest of each chunk
+
+    def read(self) -> "Iterator[Chunk]":
+        """Yield the chunks again; refuse any that is not as it was, so that the digests are true of them."""
+        n_chunks, why = 0, ""
+        try:
+            for chunk in self.source.chunks(max_bytes=self.max_bytes):
+                expected = self.chunks[n_chunks] if n_chunks < len(self.chunks) else b""
+                if hashlib.sha256(row_bytes(chunk).data).digest() != expected:
+                    break
+                n_chunks += 1
+                yield chunk
+            else:
+                if n_chunks == len(self.chunks):
+                    return
+        except DataError as error:  # all of it could be read before
+            why = f" ({error})"
+        raise DataError(
+            f"{self.source.path}: has changed while it was read{why}; what was learned of it so far is kept: "
+            "run the same again when nobody writes it"
+        )
+
+
+class _Beginnings:
+    """The digest of a growing content, and what it was at some lengths."""
+
+    def __init__(self, lengths: Collection[int]):
+        self._wanted = sorted(lengths, reverse=True)
+        self._digest = hashlib.sha256()
+        self.n_bytes = 0
+        self.found: dict[int, str] = {}
+
+    def update(self, data: "bytes | memoryview") -> None:
+        view = memoryview(data)
+        while self._wanted and self._wanted[-1] <= self.n_bytes + len(view):
+            length = self._wanted.pop()
+            part, view = view[: length - self.n_bytes], view[length - self.n_bytes :]
+            self._digest.update(part)
+            self.n_bytes = length
+            self.found[length] = self._digest.hexdigest()
+        self._digest.update(view)
+        self.n_bytes += len(view)
+
+    @property
+    def sha256(self) -> str:
+        return self._digest.hexdigest()
+
+
+def survey_table(source: Input, lengths: Collection[int], known: Collection[str]) -> Survey:
+    """Read all of a table; `lengths` of its beginning and digests of `known` rows are looked at on the way."""
+    path = source.path
+    is_text = path.name.lower().endswith(TEXT)
+    content = _Beginnings(lengths)
+    max_bytes = _size(path) if is_text else None
+    digests: list[bytes] = []
+    n_rows, known_rows = 0, False
+    for chunk in source.chunks(max_bytes=max_bytes, tap=content.update if is_text else None):
+        rows = row_bytes(chunk)
+        if not is_text:
+            if n_rows == 0:
+                content.update(f"rows of {rows.shape[1]} bytes\n".encode())
+            content.update(rows.reshape(-1).data)
+        digests.append(hashlib.sha256(rows.data).digest())
+        if known and not known_rows:
+            known_rows = any(digest in known for digest in row_digests(path, rows))
+        n_rows += len(rows)
+    return Survey(
+        source,
+        content.sha256,
+        content.n_bytes,
+        n_rows,
+        content.found,
+        known_rows,
+        max_bytes,
+        tuple(digests),
+    )
+
+
+def survey_images(folder: Path) -> dict[str, tuple[str, str]]:
+    """Return for each image its key, the SHA-256 of its file, and by what it is remembered.
+
+    That is the same SHA-256, but for further images of the same content in the folder.
+    """
+    from dbull.data.readers.images import image_files
+
+    counts: Counter[str] = Counter()
+    found = {}
+    for key, path in image_files(folder).items():
+        sha256 = _hashed(path)
+        n_before = counts[sha256]
+        counts[sha256] += 1
+        again = hashlib.sha256(f"{sha256}:{n_before}".encode()).hexdigest()
+        found[key] = (sha256, again if n_before else sha256)
+    return found
+
+
+def row_digests(path: Path, rows: "np.ndarray") -> Iterator[str]:
+    """Yield a digest of each row, (n, width) bytes, in a file of this name."""
+    name = hashlib.sha256(f"row of {path.name}\n".encode("utf-8", "surrogateescape"))
+    for row in rows:
+        digest = name.copy()
+        digest.update(row)
+        yield digest.hexdigest()
+
+
+def hash_on_disk(path: Path) -> str:
+    """Return by what older versions remember a file or a folder: all its bytes, as they lie on disk."""
+    if not path.is_dir():
+        return _hashed(path)
+    digest = hashlib.sha256()
+    for file_path in sorted(p for p in path.rglob("*") if p.is_file()):
+        line = f"{file_path.relative_to(path).as_posix()}\0{_hashed(file_path)}\n"
+        digest.update(line.encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()
+
+
+def row_bytes(chunk: "Chunk") -> "np.ndarray":
+    """Return rows and their keys as bytes, (n, width)."""
+    import numpy as np
+
+    values = np.ascontiguousarray(chunk.x).view(np.uint8).reshape(len(chunk.x), -1)
+    if chunk.keys is None:
+        return values
+    keys = b"".join(
+        hashlib.blake2b(str(key).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        for key in chunk.keys.tolist()
+    )
+    return np.concatenate([values, np.frombuffer(keys, np.uint8).reshape(len(values), -1)], axis=1)
+
+
+def _hashed(path: Path) -> str:
+    try:
+        return hash_file(path)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from error

@@ -1,0 +1,217 @@
+"""Inputs as arrivals: pieces of bounded size, each learned once, known again by what they hold."""
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dbull.cli.contents import Survey, hash_on_disk, row_bytes, row_digests, survey_images, survey_table
+from dbull.cli.inputs import Input, column_names
+from dbull.cli.output import as_text
+from dbull.errors import AlreadyLearnedError, DataError
+from dbull.store import LearnedInput
+from dbull.store.learned import LearnedRecord
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from dbull.data.readers import Chunk
+
+__all__ = ["Piece", "Source", "open_source"]
+
+SAMPLED_ROWS = 16  # of each arrival of a table, remembered one by one
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One arrival of a source."""
+
+    rows: "np.ndarray"
+    names: tuple[str, ...] | None
+    sample_shape: tuple[int, ...]
+    learned: tuple[LearnedInput, ...]  # what the model is to remember of it; the first tells its rows
+    label: str
+
+
+@dataclass(frozen=True)
+class Source(ABC):
+    """An input, and how much of it a model has learned."""
+
+    input: Input
+    sha256: str
+    n_bytes: int
+    n_done: int  # rows learned in an earlier run that was interrupted, or before more were added
+    n_passes: int  # how often all of it was learned before
+
+    @abstractmethod
+    def new_rows(self) -> "Iterator[tuple[Chunk, np.ndarray, list[str]]]":
+        """Yield what is left: a chunk, those of its rows that are left, and what tells each of them."""
+
+    @abstractmethod
+    def facts(self, told: Sequence[str]) -> list[LearnedInput]:
+        """Return what is remembered of the rows of a piece besides the piece itself."""
+
+    @abstractmethod
+    def label(self, first: int, n_rows: int) -> str:
+        """Name a piece that is not the whole."""
+
+    def pieces(self) -> Iterator[Piece]:
+        """Yield what is left to learn, at most one and a half times `arrival_rows` rows each."""
+        import numpy as np
+
+        first, size = self.n_done, self.input.reading.arrival_rows
+        held: list[np.ndarray] = []
+        told: list[str] = []
+        for chunk, rows, facts in self.new_rows():
+            held.append(rows)
+            told += facts
+            while len(told) >= size + size // 2:
+                rows = np.concatenate(held)
+                yield self._piece(chunk, rows[:size], told[:size], first, last=False)
+                held, told = [rows[size:]], told[size:]
+                first += size
+        yield self._piece(chunk, np.concatenate(held), told, first, last=True)
+
+    def _piece(self, chunk: "Chunk", rows: "np.ndarray", told: list[str], first: int, *, last: bool) -> Piece:
+        name = as_text(self.input.path.name)
+        whole = last and first == 0
+        label = name if whole else self.label(first, len(rows))
+        learned: list[LearnedInput] = []
+        if not whole:
+            part = _part_key(self.sha256, first, self.n_passes)
+            learned.append(LearnedInput(part, label, len(rows), self.n_bytes))
+        if last:
+            learned.append(LearnedInput(self.sha256, name, first + len(rows), self.n_bytes))
+        learned += self.facts(told)
+        return Piece(rows, column_names(chunk), chunk.sample_shape, tuple(learned), label)
+
+
+@dataclass(frozen=True)
+class _Table(Source):
+    survey: Survey
+    remembered: set[str] = field(default_factory=set)  # rows by which the model knows a file of this name
+
+    def new_rows(self) -> "Iterator[tuple[Chunk, np.ndarray, list[str]]]":
+        for chunk in self.survey.read():
+            new = max(0, self.n_done - chunk.first_row)
+            if new < len(chunk.x):
+                yield chunk, chunk.x[new:], list(row_digests(self.input.path, row_bytes(chunk)[new:]))
+
+    def facts(self, told: Sequence[str]) -> list[LearnedInput]:
+        """Remember a few rows, chosen by what they hold.
+
+        None that occurs twice: such rows are common, and may be in a file that has nothing to do with it.
+        """
+        single = sorted(digest for digest, count in Counter(told).items() if count == 1)
+        chosen = [digest for digest in single[:SAMPLED_ROWS] if digest not in self.remembered]
+        self.remembered.update(chosen)
+        return [LearnedInput(digest, as_text(self.input.path.name)) for digest in chosen]
+
+    def label(self, first: int, n_rows: int) -> str:
+        return f"{as_text(self.input.path.name)} rows {first + 1}-{first + n_rows}"
+
+
+@dataclass(frozen=True)
+class _Images(Source):
+    images: dict[str, tuple[str, str]]  # those to learn: key -> SHA-256, by what it is remembered
+
+    def new_rows(self) -> "Iterator[tuple[Chunk, np.ndarray, list[str]]]":
+        only = {key: sha256 for key, (sha256, _) in self.images.items()}
+        for chunk in self.input.chunks(only=only):
+            assert chunk.keys is not None
+            yield chunk, chunk.x, [str(key) for key in chunk.keys.tolist()]
+
+    def facts(self, told: Sequence[str]) -> list[LearnedInput]:
+        return [LearnedInput(self.images[key][1], as_text(key), 1) for key in told]
+
+    def label(self, first: int, n_rows: int) -> str:
+        return f"{as_text(self.input.path.name)} images {first + 1}-{first + n_rows}"
+
+
+def open_source(given: Input, known: Mapping[str, LearnedRecord], force: bool) -> Source:
+    """Identify an input by its content; refuse it if all of it was learned, or part of it, unless forced.
+
+    A file whose beginning was learned goes on from there. One that has some of the rows of a file of its
+    name, but does not begin with all of them, is refused: nobody can tell which of its rows are new.
+    """
+    path = given.path
+    if str(path) == "-":
+        raise DataError(
+            "standard input cannot be learned, since learning could not go on after a stop; "
+            "save it to a file, and learn that"
+        )
+    if path.is_dir():
+        return _open_images(given, known, force)
+    lengths = {record.bytes for record in known.values() if record.bytes > 0}
+    name = as_text(path.name)
+    sampled = {sha256 for sha256, record in known.items() if record.name == name and record.rows == 0}
+    survey = survey_table(given, lengths, sampled)
+    whole = known.get(survey.sha256) or (known.get(hash_on_disk(path)) if known else None)
+    n_passes = 0 if whole is None else whole.times
+    before = 0 if whole is not None or force else _rows_of_beginning(survey, known)
+    done = max(_parts_done(survey.sha256, first, known, n_passes) for first in (0, before))
+    if whole is not None and not force and done == 0:
+        raise _learned_before(path, whole)
+    if done == 0 and survey.known_rows and not force:
+        raise DataError(
+            f"{path}: has rows that were learned from a file of this name, but does not begin with all that "
+            "was learned; learning it would count rows twice: save the new rows alone, or give --force"
+        )
+    if done == survey.n_rows:
+        raise AlreadyLearnedError(f"{path}: no rows were added since it was learned")
+    if done > survey.n_rows:
+        raise DataError(f"{path}: has {survey.n_rows} rows, {done} of which were learned: it has changed")
+    return _Table(
+        given, survey.sha256, survey.n_bytes, done, n_passes, survey, set() if force else set(known)
+    )
+
+
+def _open_images(given: Input, known: Mapping[str, LearnedRecord], force: bool) -> Source:
+    images = survey_images(given.path)
+    sha256 = hashlib.sha256("\n".join(fact for _, fact in images.values()).encode()).hexdigest()
+    whole = known.get(sha256) or (known.get(hash_on_disk(given.path)) if known else None)
+    n_passes = 0 if whole is None else whole.times
+    keys = list(images)
+    if force:
+        new = keys[_parts_done(sha256, 0, known, n_passes) :]
+    elif whole is not None:
+        raise _learned_before(given.path, whole)
+    else:
+        new = [key for key in keys if images[key][1] not in known]
+    if not new:
+        raise AlreadyLearnedError(f"{given.path}: no images were added since they were learned")
+    done = len(keys) - len(new)
+    return _Images(given, sha256, 0, done, n_passes, {key: images[key] for key in new})
+
+
+def _learned_before(path: Path, whole: LearnedRecord) -> AlreadyLearnedError:
+    return AlreadyLearnedError(
+        f"{path}: this was learned in generation {whole.generation} as {whole.name!r}; learning it again "
+        "would count its rows twice: leave it out, or give --force"
+    )
+
+
+def _rows_of_beginning(survey: Survey, known: Mapping[str, LearnedRecord]) -> int:
+    """Return how many rows of a table were learned when it was shorter, whole or in part."""
+    done = 0
+    for _, sha256 in sorted(survey.beginnings.items()):
+        whole = known.get(sha256)
+        starts = (0, done, 0 if whole is None else whole.rows)
+        done = max(_parts_done(sha256, first, known) for first in starts)
+    return done
+
+
+def _parts_done(sha256: str, first: int, known: Mapping[str, LearnedRecord], n_passes: int = 0) -> int:
+    """Return up to which row the arrivals of a content were learned in this pass, from a first row on."""
+    while (part := known.get(_part_key(sha256, first, n_passes))) is not None:
+        first += part.rows
+    return first
+
+
+def _part_key(sha256: str, first_row: int, n_passes: int) -> str:
+    """Name an arrival of a content; in a pass after the first, which was forced, by another name."""
+    again = f":{n_passes}" if n_passes else ""
+    return hashlib.sha256(f"{sha256}:{first_row}{again}".encode()).hexdigest()

@@ -1,0 +1,86 @@
+"""Answers as files: each appears whole under its name, or not at all; nothing is written through a link."""
+
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+from dbull.errors import DbullError, SettingsError, not_written
+
+__all__ = ["check_place", "replacing"]
+
+_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+# What a folder that cannot be flushed answers; the rename is then as safe as the file system makes it.
+_NO_FOLDER_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES, errno.EPERM}
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """Yield an empty file; when all is written and on disk, it takes the place of what is at `path`.
+
+    The temporary name beside it cannot be guessed, so nobody can lay a link there. A link at `path` is
+    replaced itself; what it leads to stays as it is. If anything fails, nothing is left behind.
+
+    Raises
+    ------
+    SettingsError, OutputError
+        if the place is a wrong one, or the disk refuses
+    """
+    target = Path(path)
+    check_place(target)
+    unfinished = target.with_name(f".dbull-{secrets.token_hex(8)}")  # short: names may have 255 bytes
+    try:
+        handle = os.fdopen(os.open(unfinished, _NEW, 0o666), "w+b")
+        try:
+            with handle:
+                yield handle
+                handle.flush()
+                os.fsync(handle.fileno())
+            os.replace(unfinished, target)
+        except BaseException:
+            with suppress(OSError):  # the reason why it is not there is told
+                unfinished.unlink()
+            raise
+        _sync_folder(target.parent)
+    except DbullError:
+        raise
+    except OSError as error:
+        raise not_written(target, error) from error
+
+
+def check_place(target: Path) -> None:
+    """Refuse a folder, a device, a FIFO or a socket as the name of a file, also behind a link."""
+    try:
+        found = target.stat()
+    except OSError:  # nothing there yet, or a link that leads nowhere; else writing will tell
+        return
+    if stat.S_ISDIR(found.st_mode):
+        raise SettingsError(f"{target}: is a folder; name a file in it")
+    where = os.path.abspath(target)
+    if not stat.S_ISREG(found.st_mode) or os.path.dirname(where) == "/dev" or where.startswith("/proc/"):
+        raise SettingsError(
+            f"{target}: is a device, a pipe or a socket, which a file cannot replace; name a file"
+        )
+
+
+def _sync_folder(folder: Path) -> None:
+    """Let the new name itself reach the disk."""
+    if os.name != "posix":
+        return
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        if error.errno in _NO_FOLDER_SYNC:
+            return
+        raise
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in _NO_FOLDER_SYNC:
+            raise
+    finally:
+        os.close(handle)
