@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -33,6 +33,12 @@ Name = Annotated[
     str, typer.Option("--name", help="Tag of these arrivals in the history.", show_default=False)
 ]
 JsonLines = Annotated[bool, typer.Option("--json", help="As JSON, a line for each arrival.")]
+StrictScale = Annotated[
+    bool,
+    typer.Option(
+        "--strict-scale", help="Refuse columns whose scale has changed a hundredfold (other units?)."
+    ),
+]
 FailOn = Annotated[
     str | None,
     typer.Option("--fail-on", help="new-cluster: end with code 6 if one was born after the first data set."),
@@ -51,6 +57,7 @@ def learn(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would change; write nothing.")
     ] = False,
+    strict_scale: StrictScale = False,
     fail_on: FailOn = None,
     force: Annotated[
         bool, typer.Option("--force", help="Learn files again that were learned before, also in part.")
@@ -70,7 +77,8 @@ def learn(
     with exit_codes():
         if fail_on is not None:
             check_known("condition", fail_on, CONDITIONS)
-        learner = _learner(model, config, assignments, name, key, columns, arrival_rows, dry_run, force)
+        flags = _flags(key, columns, arrival_rows, strict_scale)
+        learner = _learner(model, config, assignments, flags, name, dry_run, force)
         born = False
         refused: list[AlreadyLearnedError] = []
         with learning_progress(quiet) as teller:
@@ -109,6 +117,7 @@ def watch(
             show_default=False,
         ),
     ] = None,
+    strict_scale: StrictScale = False,
     once: Annotated[bool, typer.Option("--once", help="Learn what is there, and stop.")] = False,
     fail_on: FailOn = None,
     as_json: JsonLines = False,
@@ -128,7 +137,7 @@ def watch(
             check_known("condition", fail_on, CONDITIONS)
         if not folder.is_dir():
             raise SettingsError(f"{folder}: is not a folder; make it, or name the one where files arrive")
-        learner = _learner(model, config, assignments, name, key, columns, arrival_rows, False, False)
+        learner = _learner(model, config, assignments, _flags(key, columns, arrival_rows, strict_scale), name)
         if settle is None:
             settle = 0.0 if once else SETTLE_SECONDS
         dealt_with: dict[Path, tuple[int, int]] = {}
@@ -160,22 +169,26 @@ def watch(
             raise typer.Exit(ExitCode.DATA_REFUSED)
 
 
+def _flags(
+    key: str | None, columns: str | None, arrival_rows: int | None, strict_scale: bool
+) -> dict[str, Any]:
+    chosen = None if columns is None else [part.strip() for part in columns.split(",") if part.strip()]
+    strict = True if strict_scale else None  # what the settings say, unless the flag is given
+    return {"key": key, "columns": chosen, "arrival_rows": arrival_rows, "strict_scale": strict}
+
+
 def _learner(
     model: Path,
     config: Path | None,
     assignments: list[str] | None,
+    flags: dict[str, Any],
     name: str,
-    key: str | None,
-    columns: str | None,
-    arrival_rows: int | None,
-    dry_run: bool,
-    force: bool,
+    dry_run: bool = False,
+    force: bool = False,
 ) -> "Learner":
     from dbull.cli.config import read_config
     from dbull.cli.learning import Learner
 
-    chosen = None if columns is None else [part.strip() for part in columns.split(",") if part.strip()]
-    flags = {"key": key, "columns": chosen, "arrival_rows": arrival_rows}
     tag = check_text("--name", name)
     return Learner(
         model, read_config(config, assignments or [], flags), name=tag, dry_run=dry_run, force=force

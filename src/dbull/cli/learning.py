@@ -34,6 +34,8 @@ class Learned:
     novel_share: float | None
     elbo: float | None
     rows_per_cluster: dict[str, int]
+    outliers: int  # rows that did not count
+    changed_columns: list[str]  # of which the scale is not what it was
     seconds: float
 
     @property
@@ -42,9 +44,13 @@ class Learned:
         where = "would be" if self.generation is None else f"generation {self.generation}:"
         new = f", new: {' '.join(map(str, self.born))}" if self.born else ""
         novel = "" if self.novel_share is None or self.first else f", {self.novel_share:.0%} novel"
+        outliers = f", {self.outliers:,} outliers" if self.outliers else ""
+        shown = " ".join(self.changed_columns[:5]) + (" ..." if len(self.changed_columns) > 5 else "")
+        scale = f", other scale (units?): {shown}" if shown else ""
         speed = self.rows / max(self.seconds, 1e-9)
         return (
-            f"{where} {self.name}, {self.rows:,} rows, {self.n_clusters} clusters{new}{novel}, "
+            f"{where} {self.name}, {self.rows:,} rows, {self.n_clusters} clusters"
+            f"{new}{novel}{outliers}{scale}, "
             f"{self.seconds:.1f} s ({speed:,.0f} rows/s)"
         )
 
@@ -151,6 +157,8 @@ class Learner:
             arrival.evidence["novel_share"],
             arrival.evidence["elbo"],
             arrival.evidence["rows_per_cluster"],
+            arrival.evidence["n_outliers"],
+            [column for event in events if event.kind == "scale" for column in event.evidence["columns"]],
             perf_counter() - started,
         )
 
@@ -185,9 +193,13 @@ def reading_of(settings: Any) -> dict[str, Any]:
 
 @contextmanager
 def without_name_warnings() -> Iterator[None]:
-    """Columns were put in order by name already; arrays of their values have none, which is no mistake."""
+    """Columns were put in order by name already; arrays of their values have none, which is no mistake.
+
+    A change of scale is told in the arrival's own line.
+    """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="X does not have valid feature names")
+        warnings.filterwarnings("ignore", message="columns .* other units")
         yield
 
 

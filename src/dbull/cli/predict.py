@@ -20,6 +20,9 @@ from dbull.errors import SettingsError
 from dbull.writing import check_place, replacing
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from dbull.data.readers import Chunk
     from dbull.methods.dbull import DBULL
 
@@ -45,14 +48,19 @@ def predict(
     safe_csv: Annotated[
         bool, typer.Option("--safe-csv", help="A ' before texts that a spreadsheet would run as a formula.")
     ] = False,
+    flag_outliers: Annotated[
+        bool, typer.Option("--flag-outliers", help="Cluster -1 for rows that every cluster finds strange.")
+    ] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write for each row its cluster: id, name, status, probability and log density.
+    """Write for each row its cluster: id, name, status, probability, log density and novelty.
 
-    Rows are read and written in pieces, so files may be larger than memory. Columns are found by name. The
-    answer for a row does not depend on the rows beside it. OUT appears whole or not at all.
+    The novelty of a row is the share of its cluster's own rows that are as strange or stranger: 0.03 means
+    that 3 % are, 0 that it is stranger than all of them. Rows are read and written in pieces, so files may be
+    larger than memory. Columns are found by name. The answer for a row does not depend on the rows beside it.
+    OUT appears whole or not at all.
 
-    Example: `dbull predict model today.csv -o today-clusters.parquet`
+    Example: `dbull predict model today.csv -o today-clusters.parquet --flag-outliers`
     """
     with exit_codes():
         from dbull.cli.config import Reading
@@ -73,7 +81,12 @@ def predict(
         with _writer(out, safe_csv) as write, without_name_warnings():
             for path in data:
                 for chunk in Input(path, learner, reading, key is None).chunks():
-                    write(_answers(learner, known, chunk, path if len(data) > 1 else None))
+                    answers = _answers(learner, known, chunk, path if len(data) > 1 else None)
+                    write(
+                        _flagged(answers, learner.predict(chunk.x, outliers="flag"))
+                        if flag_outliers
+                        else answers
+                    )
                     n_rows += len(chunk.x)
                     if not quiet and perf_counter() - last >= SECONDS_BETWEEN_LINES:
                         last = perf_counter()
@@ -148,7 +161,21 @@ def _answers(model: "DBULL", known: dict[int, Any], chunk: "Chunk", path: Path |
     row["status"] = [known[i]["status"] for i in ids]
     row["probability"] = proba[range(len(ids)), best].tolist()
     row["log_density"] = model.score_samples(chunk.x).tolist()
+    if model.tells_novelty:
+        row["novelty"] = model.novelty_scores(chunk.x).tolist()
     return row
+
+
+def _flagged(answers: Columns, ids: "NDArray[np.int64]") -> Columns:
+    """Return answers in which rows that belong to no cluster say so."""
+    outlier = (ids < 0).tolist()
+    changes: dict[str, Any] = {"cluster": -1, "name": "", "status": "outlier"}
+    return {
+        name: [changes[name] if out else cell for cell, out in zip(cells, outlier, strict=True)]
+        if name in changes
+        else cells
+        for name, cells in answers.items()
+    }
 
 
 @contextmanager

@@ -424,6 +424,12 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
         scores: NDArray[np.float64] = torch.cat(shares).numpy()
         return scores
 
+    @property
+    def tells_novelty(self) -> bool:
+        """Whether the model keeps what tells how strange a row is."""
+        check_is_fitted(self)
+        return bool(self.state_.imprints) and self.state_.imprints.keys() >= set(self.state_.memory.ids)
+
     def _strangeness(self, rows: torch.Tensor) -> Generator[Strangeness, None, None]:
         """Yield what the clusters make of rows, a chunk at a time."""
         view = self.state_.view
