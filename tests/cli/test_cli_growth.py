@@ -356,11 +356,17 @@ def test_paths_that_are_no_files(place):
     (place / "folder.csv").mkdir()
     (place / "folder.npy").mkdir()
     (place / "a.txt").write_text("1,2\n")
+    (place / "imgs").mkdir()
+    (place / "imgs" / "text.png").write_text("no image")
     os.mkfifo(place / "pipe.csv")
     for command in ("learn", "predict", "preview"):
         for name in ("dangling.csv", "folder.csv", "folder.npy", "a.txt", "pipe.csv", "none.npz"):
             assert name in run(command, place / "model", place / name, "-q", code=3).stderr
-        run(command, place / "model", place / "monday.csv" / "below.csv", "-q", code=3)
+        for path in (place / "monday.csv" / "below.csv", "~nobody-of-this-name/x.csv", "x" * 300 + ".csv"):
+            run(command, place / "model", path, "-q", code=3)
+            run("init", "--from", path, code=3)
+        assert "device" in run(command, place / "model", "/dev/zero", "-q", code=3).stderr
+    assert "no known kind" in run("learn", place / "new", place / "imgs", "-q", code=3).stderr
     run("learn", place / "monday.csv", place / "tuesday.csv", "-q", code=4)
     run("learn", place / "model", place / "tuesday.csv", "--config", place / "folder.csv", code=2)
     (place / "inbox").mkdir()

@@ -299,6 +299,13 @@ def test_a_column_of_times_is_refused_by_name(place):
         assert "seconds since" in message
 
 
+def test_lists_are_no_keys(place):
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pyarrow.table({"id": [[1], [1, 2]], "b": [1.0, 2.0]}), place / "t.parquet")
+    assert "column 'id'" in run("learn", place / "new", place / "t.parquet", "--key", "id", code=3).stderr
+    assert "t.parquet" in run("init", "--from", place / "t.parquet", code=3).stderr
+
+
 def test_a_compressed_table_of_one_line_without_end_is_refused(place):
     path = place / "bomb.csv.gz"
     path.write_bytes(gzip.compress(b"1," * (1 << 24)))

@@ -85,7 +85,7 @@ class _Beginnings:
 
 
 def survey_table(source: Input, lengths: Collection[int], known: Collection[str]) -> Survey:
-    """Read all of a table; on the way look at `lengths` of its beginning and digests of `known` rows."""
+    """Read all of a table; `lengths` of its beginning and `known` rows are looked for on the way."""
     path = source.path
     is_text = path.name.lower().endswith(TEXT)
     content = _Beginnings(lengths)

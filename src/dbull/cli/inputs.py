@@ -27,6 +27,12 @@ class Input:
     reading: Reading
     key_optional: bool = False
 
+    def __post_init__(self) -> None:
+        from dbull.data.readers import find_source
+
+        if str(self.path) != "-":
+            object.__setattr__(self, "path", find_source(self.path))
+
     def chunks(
         self,
         *,

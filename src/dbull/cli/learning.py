@@ -92,7 +92,7 @@ class Learner:
         """Learn a file, or what is left of it, and yield after each arrival once it is safe on disk."""
         known = self.folder.learned() if self.folder.latest() is not None else {}
         key_optional = self.model is not None and "key" not in self.config.reading
-        given = Input(path.expanduser(), self.model, self.reading, key_optional)
+        given = Input(path, self.model, self.reading, key_optional)
         source = open_source(given, {**known, **self._tried}, self.force)
         for piece in source.pieces():
             yield self._learn(piece, self.force, tell)

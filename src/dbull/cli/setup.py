@@ -115,10 +115,11 @@ def doctor(as_json: AsJson = False) -> None:
 def _guess(data: Path) -> dict[str, Any]:
     """Tell kind, shape of images, columns and key from the first rows."""
     from dbull.cli.inputs import column_names
-    from dbull.data.readers import ReadSettings, read_chunks, table_names
+    from dbull.data.readers import ReadSettings, find_source, read_chunks, table_names
     from dbull.errors import DataError
 
     guessed: dict[str, Any] = {}
+    data = find_source(data)
     first = next(iter(table_names(data) or ()), None)
     # Numbers that name rows, and not what is in them, would be learned.
     key = first if first is not None and _NAMES_ROWS.search(first) else None

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import stat
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,7 +23,7 @@ from dbull.data.readers.images import read_images
 from dbull.data.readers.numpy_files import read_npy, read_npy_stream, read_npz
 from dbull.errors import DataError
 
-__all__ = ["SUFFIXES", "Chunk", "ReadSettings", "read_chunks", "read_table", "table_names"]
+__all__ = ["SUFFIXES", "Chunk", "ReadSettings", "find_source", "read_chunks", "read_table", "table_names"]
 
 _READERS: dict[str, Callable[[Path, ReadSettings], Iterator[Chunk]]] = {
     ".npy": read_npy,
@@ -59,11 +60,9 @@ def read_chunks(
     settings = settings or ReadSettings()
     if str(source) == "-":
         return _read_stream(stream if stream is not None else sys.stdin.buffer, settings)
-    path = Path(source).expanduser()
+    path = find_source(source)
     if path.is_dir():
         return read_images(path, settings)
-    if not path.exists():
-        raise DataError(f"{path}: no such file or folder")
     if path.stat().st_size == 0:
         raise DataError(f"{path}: the file is empty")
     for suffix, reader in _READERS.items():
@@ -72,6 +71,21 @@ def read_chunks(
     raise DataError(
         f"{path}: unknown kind of file; known are {', '.join(_READERS)}, image folders, and - for a stream"
     )
+
+
+def find_source(source: Path | str) -> Path:
+    """Return where a file or a folder lies; refuse what is not there, or neither of them."""
+    path = Path(source)
+    try:
+        path = path.expanduser()
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise DataError(f"{path}: no such file or folder") from error
+    except (OSError, RuntimeError, ValueError) as error:  # no permission, too long, the home of nobody
+        raise DataError(f"{str(path)[:300]}: cannot be read ({getattr(error, 'strerror', error)})") from error
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise DataError(f"{path}: is a device, a pipe or a socket; save it to a file, or give - for a stream")
+    return path
 
 
 def read_table(

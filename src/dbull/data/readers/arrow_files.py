@@ -104,7 +104,12 @@ def _chunk(batch: Any, first_row: int, settings: ReadSettings, selection: Select
         names += value_names
     keys = None
     if settings.key is not None and selection.key_position is not None:
-        keys = np.array(batch.column(settings.key).to_pylist())
+        column = batch.column(settings.key)
+        if need_pyarrow(where).types.is_nested(column.type):
+            raise DataError(
+                f"{where}: column '{settings.key}': a key must be a text or a number, got {column.type}"
+            )
+        keys = np.array(column.to_pylist())
     expanded = Selection(selection.positions, tuple(names), selection.key_position, selection.unused)
     return make_chunk(np.concatenate(parts, axis=1), keys, first_row, expanded, where)
 

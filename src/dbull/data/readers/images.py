@@ -99,6 +99,8 @@ def _read(pillow: Any, path: Path, settings: ReadSettings, key: str) -> np.ndarr
                 pixels = _pixels(pillow, image, settings)
     except DataError:
         raise
+    except pillow.UnidentifiedImageError as error:  # whose text has the place in memory
+        raise DataError(f"{path}: not a readable image (of no known kind)") from error
     except (OSError, ValueError, SyntaxError, MemoryError, pillow.DecompressionBombError) as error:
         raise DataError(f"{path}: not a readable image ({error})") from error
     return pixels if settings.grey else np.moveaxis(pixels, 2, 0)
