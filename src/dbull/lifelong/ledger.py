@@ -283,9 +283,8 @@ class Ledger:
         """
         first = self.n_earlier_events if since is None else since
         if first > self.n_events or (first < self._past.n_events and first < self.n_earlier_events):
-            raise SettingsError(
-                f"since must be between {self.n_earlier_events} and {self.n_events}, got {first}"
-            )
+            allowed = f"{self.n_earlier_events} and {self.n_events}"
+            raise SettingsError(f"since must be between {allowed}, got {first}")
         return {
             "ids_given": self._next_id,
             "n_arrivals": self._n_arrivals,
@@ -304,7 +303,7 @@ class Ledger:
     ) -> Ledger:
         """Read what `to_json` gave; `earlier` are the events that it left out, or the latest of them.
 
-        A function that returns them is called when they are asked for.
+        Or a function that returns them, called when they are asked for.
 
         Raises
         ------
