@@ -271,10 +271,10 @@ MUTATIONS = (
         f"{STREAM} -k memory_does_not_grow",
     ),
     Mutation(
-        "what comes again is always new",
-        "mixture/memory.py",
-        "self.overall = self.total\n",
-        "self.overall = self.stream\n",
+        "the search does not know the past",
+        "lifelong/codes.py",
+        "overall.with_empty(1).select(index.to(torch.int64))",
+        "overall.with_empty(1).select(torch.full_like(index, len(ids)))",
         f"{STREAM} -k more_of_the_same",
     ),
     Mutation(

@@ -431,7 +431,7 @@ def test_memory_does_not_grow_with_the_stream(X, few_epochs):
         if arrival in (10, 60):
             learned = replace(model.state_, ledger=None)
             # A factor has up to twenty rows, now more and now fewer: counted as if all were full.
-            empty = sum(20 - len(imprint.factor) for imprint in learned.imprints.values())
+            empty = sum(max(0, 20 - len(imprint.factor)) for imprint in learned.imprints.values())
             sizes[arrival] = (len(pickle.dumps(learned)) + 4 * 12 * empty, learned.memory.n_components)
             log[arrival] = len(pickle.dumps(model.state_.ledger))
     assert model.n_data_sets_ == 61
