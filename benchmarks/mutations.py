@@ -38,6 +38,7 @@ LEARN = "lifelong/test_lifelong_learn.py"
 GROUPS = "lifelong/test_lifelong_groups.py"
 IMPRINT = "lifelong/test_lifelong_imprint.py"
 NOVELTY = "lifelong/test_lifelong_novelty.py"
+OUTLIERS = "methods/test_dbull_outliers.py"
 STREAM = "methods/test_dbull_stream.py"
 CLAIMS = "methods/test_capabilities.py"
 TABLE = "experiments/test_capability_table.py"
@@ -132,14 +133,8 @@ MUTATIONS = (
         "cluster_scores(inputs[half], imprints)",
         NOVELTY,
     ),
-    Mutation("all is new", "lifelong/learn.py", "1.0 if first else novelty_of(", "1.0 or (", FOLDING),
-    Mutation(
-        "nothing is new",
-        "lifelong/learn.py",
-        "1.0 if first else novelty_of(state, inputs)",
-        "float(first)",
-        FOLDING,
-    ),
+    Mutation("all is new", "lifelong/learn.py", "first, parts.near_novel_share,", "first, 1.0,", FOLDING),
+    Mutation("nothing is new", "lifelong/learn.py", "first, parts.near_novel_share,", "first, 0.0,", FOLDING),
     Mutation(
         "any cluster's scale will do",
         "lifelong/novelty.py",
@@ -259,16 +254,59 @@ MUTATIONS = (
     Mutation(
         "a graph of one row",
         "lifelong/learn.py",
-        "drawn_together and len(data.inputs) > 1",
-        "drawn_together",
+        "len(inputs) > 0 and len(data.inputs) > 1",
+        "len(inputs) > 0",
         f"{STREAM} -k odd_arrivals",
     ),
     Mutation(
         "imprints keep every direction",
         "lifelong/imprint.py",
-        "if len(spread) > rank:",
-        "if False:",
+        "rank = min(rank, len(spread))",
+        "rank = len(spread)",
         f"{STREAM} -k memory_does_not_grow",
+    ),
+    # Rows that could do harm, and rows that must not come back.
+    Mutation(
+        "outliers are learned",
+        "lifelong/triage.py",
+        "outlier[suspicious] = ~_supported",
+        "outlier[suspicious] = False & _supported",
+        f"{OUTLIERS} -k one_row",
+    ),
+    Mutation(
+        "a new kind is taken for outliers",
+        "lifelong/triage.py",
+        "return reach[suspicious] <= away[suspicious] / 4",
+        "return reach[suspicious] < 0",
+        f"{OUTLIERS} -k units",
+    ),
+    Mutation(
+        "far rows are learned with the others",
+        "lifelong/triage.py",
+        "far = (wide.square().mean(1) > FAR**2) & ~outlier",
+        "far = torch.zeros_like(outlier)",
+        f"{OUTLIERS} -k units",
+    ),
+    Mutation(
+        "a far cluster sets the scale for all",
+        "lifelong/learn.py",
+        "if not any(far):",
+        "if True:",
+        f"{OUTLIERS} -k units",
+    ),
+    Mutation(
+        "a few rows keep their shape",
+        "lifelong/imprint.py",
+        "if len(inputs) < FEWEST_ROWS or len(inputs.unique(dim=0)) < FEWEST_ROWS:",
+        "if len(inputs) == 0:",
+        "methods/test_privacy.py",
+    ),
+    Mutation(
+        "two rows are their moments",
+        "lifelong/folding.py",
+        "if bool(small.any()):",
+        "if False:",
+        f"{FOLDING} -k small_components",
     ),
     Mutation(
         "the search does not know the past",
