@@ -3,6 +3,7 @@
 import copy
 import pickle
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -223,7 +224,8 @@ def test_learning_keeps_as_many_generations_as_are_asked_for(tmp_path):
     result = CliRunner().invoke(app, ["learn", place, *files, "-q", "--set", "keep_generations=2"])
     assert result.exit_code == 0, result.output
     kept = ModelFolder(place)
-    assert (kept.latest(), kept.manifest().oldest, len(kept.learned())) == (5, 4, 5)
+    assert (kept.latest(), kept.manifest().oldest) == (5, 4)
+    assert sum(record.name in {Path(file).name for file in files} for record in kept.learned().values()) == 5
     assert not list((tmp_path / "m").glob("gen-0000000[123]/mixture*"))
     assert kept.check().ok
     assert "keep_generations" not in kept.manifest().settings["reading"]

@@ -13,7 +13,7 @@ from dbull.lifelong.bounds import elbo_of
 from dbull.lifelong.codes import CodeMixture
 from dbull.lifelong.drift import encoder_fingerprint
 from dbull.lifelong.groups import mixing, number_clusters, place_newborns
-from dbull.lifelong.imprint import FEWEST_ROWS, Imprint, pooled, pooled_variance, private_imprint_of
+from dbull.lifelong.imprint import FEWEST_ROWS, Imprint, pooled, pooled_shape, private_imprint_of
 from dbull.lifelong.neighbourhood import NeighbourGraph, affinity, edge_weights
 from dbull.lifelong.novelty import Calibration, cluster_peak, cluster_scores, cross_scores
 from dbull.lifelong.replay import Replay
@@ -202,12 +202,14 @@ def _imprint(
     ids: tuple[int, ...],
     rank: int,
 ) -> None:
-    """Add the rows of each component to its imprint, the large ones first: they lend the others a shape."""
-    members = {i: rows.inputs[(rows.components == k) & known] for k, i in enumerate(ids)}
-    for component_id in sorted(ids, key=lambda i: -len(members[i])):
-        if len(members[component_id]):
-            variance = pooled_variance(imprints.values(), rows.inputs.shape[1])
-            fresh = private_imprint_of(members[component_id], rank, variance)
+    """Add the rows of each component to its imprint."""
+    if not bool(known.any()):
+        return
+    shape = pooled_shape(rows.inputs[known], rows.components[known], rank)
+    for k, component_id in enumerate(ids):
+        members = rows.inputs[(rows.components == k) & known]
+        if len(members):
+            fresh = private_imprint_of(members, rank, shape)
             before = imprints.get(component_id)
             imprints[component_id] = fresh if before is None else pooled(before, fresh, rank)
 

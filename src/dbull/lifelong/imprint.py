@@ -11,7 +11,6 @@ and of fewer than `FEWEST_ROWS` distinct rows only the mean is kept (docs/privac
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -30,7 +29,7 @@ __all__ = [
         "log_densities",
         "pooled",
     ),
-    *("pooled_variance", "private_imprint_of"),
+    *("pooled_shape", "private_imprint_of"),
 ]
 
 IMPRINT_RANK = 20
@@ -62,21 +61,24 @@ def imprint_of(inputs: Tensor, rank: int) -> Imprint:
     return _packed(float(len(inputs)), mean, spread, spread.square().sum(0), rank)
 
 
-def private_imprint_of(inputs: Tensor, rank: int, variance: Tensor) -> Imprint:
-    """Return the imprint of rows (N, d) as it is kept: few rows get the `variance` (d,) of others."""
+def private_imprint_of(inputs: Tensor, rank: int, shape: Imprint) -> Imprint:
+    """Return the imprint of rows (N, d) as it is kept: few rows get a `shape` that is not theirs alone."""
     if len(inputs) < FEWEST_ROWS or len(inputs.unique(dim=0)) < FEWEST_ROWS:
-        none = inputs.new_zeros(0, inputs.shape[1])
-        return Imprint(float(len(inputs)), inputs.mean(0), none, variance.clamp_min(SMALLEST_LEFTOVER))
+        return Imprint(float(len(inputs)), inputs.mean(0), shape.factor, shape.leftover)
     return imprint_of(inputs, rank)
 
 
-def pooled_variance(imprints: Iterable[Imprint], n_inputs: int) -> Tensor:
-    """Return the variance of each input within components on average, (d,); 1 where nothing is known."""
-    known = [imprint for imprint in imprints if imprint.n_rows >= FEWEST_ROWS]
-    if not known:
-        return torch.ones(n_inputs)
-    total = sum(imprint.n_rows for imprint in known)
-    return torch.stack([imprint.n_rows / total * imprint.variance for imprint in known]).sum(0)
+def pooled_shape(inputs: Tensor, labels: Tensor, rank: int) -> Imprint:
+    """Return the average shape of components: rows (N, d) around the means of their components (N,).
+
+    Of too few rows it is that of the first data as a whole, as which inputs are scaled.
+    """
+    which, sizes = labels.unique(return_inverse=True, return_counts=True)[1:]
+    sums = inputs.new_zeros(len(sizes), inputs.shape[1]).index_add_(0, which, inputs)
+    beside = inputs - (sums / sizes[:, None])[which]
+    if len(beside.unique(dim=0)) < FEWEST_ROWS:
+        return Imprint(0.0, inputs.new_zeros(inputs.shape[1]), beside[:0], torch.ones(inputs.shape[1]))
+    return imprint_of(beside, rank)
 
 
 def imprints_of_stats(stats: SufficientStats, rank: int) -> list[Imprint]:
@@ -97,13 +99,12 @@ def pooled(a: Imprint, b: Imprint, rank: int) -> Imprint:
     """Return the imprint of the rows of both.
 
     Mean and variance of each input are those of all rows together; of the directions the leading ones stay.
-    Where one has no shape of its own the shape is that of the other: the way from the mean of some rows to a
-    single one would be that row.
+    Few rows change no shape: the way from the mean of others to a single row would be that row.
     """
     n_rows = a.n_rows + b.n_rows
     share_a, share_b = a.n_rows / n_rows, b.n_rows / n_rows
-    if not (len(a.factor) and len(b.factor)):
-        shaped = b if len(b.factor) else a
+    if min(a.n_rows, b.n_rows) < FEWEST_ROWS:
+        shaped = b if b.n_rows >= FEWEST_ROWS else a
         return Imprint(n_rows, share_a * a.mean + share_b * b.mean, shaped.factor, shaped.leftover)
     between = (math.sqrt(share_a * share_b) * (a.mean - b.mean))[None]
     spread = torch.cat([math.sqrt(share_a) * a.factor, math.sqrt(share_b) * b.factor, between])

@@ -41,8 +41,15 @@ class Strangeness:
     scales: tuple[Calibration, ...]
 
     def thresholds(self, n_std: float) -> Tensor:
-        """Return the score of each cluster below which a row is strange to it, (C,)."""
-        return torch.tensor([scale.threshold(n_std) for scale in self.scales], dtype=torch.float64)
+        """Return the score of each cluster below which a row is strange to it, (C,).
+
+        A cluster of few rows has no scale of its own; it gets the most generous of the others', measured from
+        its peak. Without it all that is new would go to the smallest cluster and be strange to nobody.
+        """
+        own = torch.tensor([scale.threshold(n_std) for scale in self.scales], dtype=torch.float64)
+        peaks = torch.tensor(self.peaks, dtype=torch.float64)
+        depths = (peaks - own)[own.isfinite()]
+        return torch.where(own.isfinite(), own, peaks - depths.max()) if len(depths) else own
 
     def novel_share(self, rows: Tensor | None = None) -> float:
         """Return the share of rows that even their best cluster finds strange."""
@@ -50,17 +57,8 @@ class Strangeness:
         return novel_share(scores, self.thresholds(NOVEL_STD))
 
     def strange_to_all(self, n_std: float) -> Tensor:
-        """Return which rows every cluster finds strange, (N,) bool.
-
-        A cluster of few rows has no scale of its own; it gets the most generous of the others', measured from
-        its peak.
-        """
-        thresholds, peaks = self.thresholds(n_std), torch.tensor(self.peaks, dtype=torch.float64)
-        depths = (peaks - thresholds)[thresholds.isfinite()]
-        if len(depths) == 0:
-            return torch.zeros(len(self.scores), dtype=torch.bool)
-        thresholds = torch.where(thresholds.isfinite(), thresholds, peaks - depths.max())
-        return (self.scores < thresholds).all(1)
+        """Return which rows every cluster finds strange, (N,) bool."""
+        return (self.scores < self.thresholds(n_std)).all(1)
 
     def share_beyond(self, clusters: Tensor) -> Tensor:
         """Return the share of the own rows of each row's cluster that are as strange or stranger, (N,)."""
