@@ -3,7 +3,6 @@
 import copy
 import pickle
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -225,7 +224,7 @@ def test_learning_keeps_as_many_generations_as_are_asked_for(tmp_path):
     assert result.exit_code == 0, result.output
     kept = ModelFolder(place)
     assert (kept.latest(), kept.manifest().oldest) == (5, 4)
-    assert sum(record.name in {Path(file).name for file in files} for record in kept.learned().values()) == 5
+    assert sum(record.rows > 0 for record in kept.learned().values()) == 5
     assert not list((tmp_path / "m").glob("gen-0000000[123]/mixture*"))
     assert kept.check().ok
     assert "keep_generations" not in kept.manifest().settings["reading"]
