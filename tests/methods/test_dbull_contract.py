@@ -4,7 +4,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dbull import DBULL
 
-SMALL = {"encoder": "mlp", "hidden_dims": (16,), "latent_dim": 2, "epochs": 3, "joint_epochs": 1}
+SMALL = {"encoder": "mlp", "hidden_dims": (16,), "latent_dim": 2, "epochs": 3, "joint_epochs": 0}
 
 
 # The checks' data are narrow, so that the default needs no networks; the other forces them.

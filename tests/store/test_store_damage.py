@@ -214,6 +214,12 @@ def test_forged_json_is_refused(three, text):
     assert_refused(three, "clusters.json")
 
 
+def test_a_base_that_is_no_old_generation_is_refused(three):
+    forge(three, 3, {"base": 1})
+    with pytest.raises(ModelFileError, match="format 1"):
+        ModelFolder(three.path).learned()
+
+
 @pytest.mark.parametrize(
     "text",
     [b"{}\n{}\n", b'{"generation": 3}\n', b'{"generation": 3}\n{"generation": 2}\n', b"1\n2\n", b"\n\n"],

@@ -131,6 +131,8 @@ def _add(known: dict[str, LearnedRecord], inputs: Iterable[LearnedInput], genera
 def _read_list(model: Path, number: int) -> dict[str, LearnedRecord]:
     """Return what learned.json of a generation of format 1 tells, by SHA-256."""
     manifest = read_manifest(model, number)
+    if LEARNED not in manifest.files:
+        fail(str(model), f"generation {number} is told to be of format 1 and is not")
     path, record = manifest.path(model, LEARNED), manifest.files[LEARNED]
     check_file(path, record.bytes, record.sha256)
     value = parse_document(read_bounded(path, DOCUMENT_BYTES), str(path))
