@@ -2,6 +2,7 @@
 
 import csv
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -69,7 +70,9 @@ def test_learning_counts_outliers_and_names_columns_in_other_units(place):
     refused = run("learn", place / "model", file, "--quiet", "--strict-scale", code=3)
     assert "weight" in refused.stderr
     assert "strict_scale" in refused.stderr
-    line = run("learn", place / "model", file, "--quiet").stdout
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # told in the line, not by Python
+        line = run("learn", place / "model", file, "--quiet").stdout
     assert "other scale (units?): weight" in line
     events = json.loads(run("events", place / "model", "--json").stdout)
     assert any(e["kind"] == "scale" and e["evidence"]["columns"] == ["weight"] for e in events)

@@ -212,6 +212,7 @@ def test_the_command_line_prunes(model, tmp_path):
         result = run(app, command)
         assert (result.exit_code, "was pruned" in result.output) == (2, True), result.output
     assert run(app, ["prune", place, "--keep", "0"]).exit_code == 2
+    assert "2 of 2 generations are sound; of 3" in run(app, ["check", place]).stdout
 
 
 def test_learning_keeps_as_many_generations_as_are_asked_for(tmp_path):

@@ -175,8 +175,11 @@ def check(model: Model, as_json: AsJson = False) -> None:
                 }
             )
         else:
-            say(f"{len(report.sound)} of {len(report.generations)} generations are sound")
-            if report.sound and len(report.sound) < len(report.generations):
+            whole = [number for number in report.generations if number >= report.oldest]
+            pruned = len(report.generations) - len(whole)
+            told = f"; of {pruned} that were pruned the history is left" if pruned else ""
+            say(f"{len(report.sound)} of {len(whole)} generations are sound{told}")
+            if report.sound and len(report.sound) < len(whole):
                 say(f"sound: {' '.join(map(str, report.sound))}")
             for problem in problems:
                 say(

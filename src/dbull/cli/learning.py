@@ -199,7 +199,7 @@ def without_name_warnings() -> Iterator[None]:
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="X does not have valid feature names")
-        warnings.filterwarnings("ignore", message="columns .* other units")
+        warnings.filterwarnings("ignore", message="columns .*other units")
         yield
 
 

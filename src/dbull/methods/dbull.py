@@ -365,7 +365,9 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
             told = ", ".join(columns[:10]) + (f" and {len(columns) - 10} more" if len(columns) > 10 else "")
             what = f"columns {told}: a hundred times larger or smaller than ever before (other units?)"
             if self.strict_scale:
-                raise DataError(f"{what}; convert them, or learn them as they are with strict_scale=False")
+                raise DataError(
+                    f"{what}; convert them, or learn them as they are: strict_scale=False, no --strict-scale"
+                )
             warnings.warn(f"{what}; they are learned as they are.", stacklevel=2)
         return columns
 

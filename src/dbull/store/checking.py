@@ -40,6 +40,7 @@ class CheckReport:
     sound: tuple[int, ...]  # generations that load
     problems: tuple[Finding, ...]
     notes: tuple[Finding, ...]
+    oldest: int = 1  # generations before this one were pruned, as was asked for
 
     @property
     def ok(self) -> bool:
@@ -81,7 +82,7 @@ def check_folder(folder: ModelFolder) -> CheckReport:
     problems += log_problems
     notes += [*left_behind, *_unremoved(folder, manifests, oldest)]
     odd, strange = _strangers(folder)
-    return CheckReport(tuple(numbers), tuple(sound), (*problems, *odd), (*notes, *strange))
+    return CheckReport(tuple(numbers), tuple(sound), (*problems, *odd), (*notes, *strange), oldest)
 
 
 def _needed(folder: ModelFolder) -> set[int]:
