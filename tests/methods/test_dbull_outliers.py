@@ -23,7 +23,7 @@ class Case:
     def __init__(self, width):
         self.rng = np.random.default_rng(width)
         self.centres = 6 * self.rng.normal(size=(3, width))
-        self.model = DBULL(random_state=0, epochs=10).fit(self.draw(600))
+        self.model = DBULL(random_state=0, epochs=10, hidden_dims=(32,), n_neighbours=15).fit(self.draw(600))
         self.asked = self.draw(400)
         self.before = self.model.predict(self.asked)
 
