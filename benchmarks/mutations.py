@@ -256,14 +256,14 @@ MUTATIONS = (
         "lifelong/learn.py",
         "len(inputs) > 0 and len(data.inputs) > 1",
         "len(inputs) > 0",
-        f"{STREAM} -k odd_arrivals",
+        f"{STREAM} -k one_row_after_pretraining",
     ),
     Mutation(
         "imprints keep every direction",
         "lifelong/imprint.py",
-        "rank = min(rank, len(spread))",
-        "rank = len(spread)",
-        f"{STREAM} -k memory_does_not_grow",
+        "if rank > 0:",
+        "if False:",
+        IMPRINT,
     ),
     # Rows that could do harm, and rows that must not come back.
     Mutation(
@@ -299,7 +299,7 @@ MUTATIONS = (
         "lifelong/imprint.py",
         "if len(inputs) < FEWEST_ROWS or len(inputs.unique(dim=0)) < FEWEST_ROWS:",
         "if len(inputs) == 0:",
-        "methods/test_privacy.py",
+        f"{IMPRINT} -k few",
     ),
     Mutation(
         "two rows are their moments",

@@ -8,12 +8,15 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dbull.lifelong.imprint import (
+    FEWEST_ROWS,
     SMALLEST_LEFTOVER,
     Imprint,
     draw_rows,
     imprint_of,
     log_densities,
     pooled,
+    pooled_shape,
+    private_imprint_of,
 )
 
 
@@ -179,3 +182,34 @@ def test_inputs_as_far_out_as_they_can_be(size):
     assert bool(torch.isfinite(log_densities(imprint, rows)).all())
     few = imprint_of(rows[:2], 20)
     assert bool(torch.isfinite(log_densities(few, rows)).all())
+
+
+@pytest.mark.parametrize("n_rows", [1, 2, FEWEST_ROWS - 1])
+def test_few_rows_keep_a_mean_and_lend_a_shape(n_rows):
+    """The one direction of two rows leads from their mean to both: neither it nor their variance is kept."""
+    generator = torch.Generator().manual_seed(n_rows)
+    crowd = torch.randn(60, 5, generator=generator)
+    shape = pooled_shape(crowd, torch.arange(60) % 2, 3)
+    few = 4.0 + 0.1 * torch.randn(n_rows, 5, generator=generator)
+    for rows in (few, few.repeat(30, 1)):  # copies are no more rows
+        kept = private_imprint_of(rows, 3, shape)
+        assert torch.equal(kept.mean, rows.mean(0))
+        assert torch.equal(kept.factor, shape.factor)
+        assert torch.equal(kept.leftover, shape.leftover)
+    many = private_imprint_of(crowd, 3, shape)
+    assert not torch.equal(many.factor, shape.factor)
+    # What few rows add to others is their number and their mean.
+    both = pooled(many, private_imprint_of(few, 3, shape), 3)
+    assert torch.equal(both.factor, many.factor)
+    assert torch.equal(both.leftover, many.leftover)
+    torch.testing.assert_close(both.mean, torch.cat([crowd, few]).mean(0))
+
+
+def test_the_shape_of_few_rows_is_that_of_rows_around_their_means():
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(90) % 3
+    rows = torch.randn(90, 4, generator=generator) + 10.0 * labels[:, None]
+    shape = pooled_shape(rows, labels, 2)
+    beside = torch.cat([rows[labels == k] - rows[labels == k].mean(0) for k in range(3)])
+    torch.testing.assert_close(shape.variance, beside.square().mean(0), rtol=1e-3, atol=1e-3)
+    assert torch.equal(pooled_shape(rows[:5], labels[:5], 4).variance, torch.ones(4))
