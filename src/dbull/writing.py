@@ -11,7 +11,7 @@ from typing import IO
 
 from dbull.errors import DbullError, SettingsError, not_written
 
-__all__ = ["check_place", "replacing"]
+__all__ = ["check_place", "replacing", "sync_folder"]
 
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 # What a folder that cannot be flushed answers; the rename is then as safe as the file system makes it.
@@ -45,7 +45,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             with suppress(OSError):  # the reason why it is not there is told
                 unfinished.unlink()
             raise
-        _sync_folder(target.parent)
+        sync_folder(target.parent)
     except DbullError:
         raise
     except OSError as error:
@@ -67,7 +67,7 @@ def check_place(target: Path) -> None:
         )
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Let the new name itself reach the disk."""
     if os.name != "posix":
         return

@@ -300,17 +300,17 @@ def test_leftovers_of_the_living_and_of_others_stay(three, checkpoint):
 
 @pytest.mark.parametrize("what", ["the folder", "a file"])
 def test_a_writer_whose_folder_was_taken_away_publishes_nothing(three, checkpoint, monkeypatch, what):
-    sync = writing._sync_folder
+    sync = writing.sync_folder
 
     def taken(path):
-        monkeypatch.setattr(writing, "_sync_folder", sync)
+        monkeypatch.setattr(writing, "sync_folder", sync)
         if what == "the folder":
             shutil.rmtree(path)
         else:
             (path / "clusters.json").unlink()
 
     before = files_of(three)
-    monkeypatch.setattr(writing, "_sync_folder", taken)
+    monkeypatch.setattr(writing, "sync_folder", taken)
     with pytest.raises(ModelWriteError, match="the model is as it was"):
         three.commit(checkpoint(4), 3)
     assert files_of(three) == before
@@ -328,8 +328,8 @@ def test_a_folder_is_renamed_before_it_is_emptied(three, monkeypatch):
 
 
 def test_every_new_folder_is_flushed_in_its_parent(tmp_path, checkpoint, monkeypatch):
-    flushed, sync = [], writing._sync_folder
-    monkeypatch.setattr(writing, "_sync_folder", lambda path: (flushed.append(path), sync(path)))
+    flushed, sync = [], writing.sync_folder
+    monkeypatch.setattr(writing, "sync_folder", lambda path: (flushed.append(path), sync(path)))
     ModelFolder(tmp_path / "a" / "b" / "model").commit(checkpoint(1), None)
     assert {tmp_path, tmp_path / "a", tmp_path / "a" / "b", tmp_path / "a" / "b" / "model"} <= set(flushed)
 

@@ -23,11 +23,10 @@ from pathlib import Path
 from dbull.errors import ConflictError, DbullError, ModelWriteError
 from dbull.store.layout import WRITING, damaged, generation_name
 from dbull.store.owners import is_gone, owner_name
+from dbull.writing import sync_folder
 
 __all__ = ["check_writable", "publish", "remove_leftovers", "replace_file", "writing"]
 
-# What a folder that cannot be flushed answers; the rename is then as safe as the file system makes it.
-_NO_FOLDER_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES, errno.EPERM}
 _FIXES = {
     errno.ENOSPC: "free some space, then run the same again",
     errno.EDQUOT: "free some of your quota, then run the same again",
@@ -70,12 +69,12 @@ def publish(model: Path, number: int, files: Mapping[str, bytes]) -> None:
     with writing(model), _temporary(model) as temp:
         for name, data in files.items():
             _write(temp / name, data)
-        _sync_folder(temp)
+        sync_folder(temp)
         if sorted(os.listdir(temp)) != sorted(files):
             raise FileNotFoundError(errno.ENOENT, "files were taken away meanwhile", str(temp))
         _claim(temp, model / generation_name(number))
     try:
-        _sync_folder(model)
+        sync_folder(model)
     except OSError as error:
         raise ModelWriteError(
             f"{model / generation_name(number)}: is written, but the system did not confirm that it is safe "
@@ -129,7 +128,7 @@ def _make_folder(folder: Path) -> None:
     _make_folder(folder.absolute().parent)
     with suppress(FileExistsError):
         folder.mkdir()
-    _sync_folder(folder.absolute().parent)
+    sync_folder(folder.absolute().parent)
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -149,19 +148,3 @@ def _claim(temp: Path, target: Path) -> None:
                 "load the model again and repeat"
             ) from error
         raise
-
-
-def _sync_folder(path: Path) -> None:
-    try:
-        handle = os.open(path, os.O_RDONLY)
-    except OSError as error:
-        if error.errno in _NO_FOLDER_SYNC:
-            return
-        raise
-    try:
-        os.fsync(handle)
-    except OSError as error:
-        if error.errno not in _NO_FOLDER_SYNC:
-            raise
-    finally:
-        os.close(handle)
