@@ -397,7 +397,7 @@ def test_tables_fit_the_terminal(place, monkeypatch, capsys):
     run("learn", place / "model", place / "tuesday.csv", "--name", "a long name " * 8, "-q")
     found = answer("events", place / "model")
     table = [{"kind": event["kind"], "evidence": json.dumps(event["evidence"])} for event in found]
-    monkeypatch.setattr(output.shutil, "get_terminal_size", lambda: os.terminal_size((80, 24)))
+    monkeypatch.setattr(output.shutil, "get_terminal_size", lambda *_, **__: os.terminal_size((80, 24)))
     output.show_table(table, ("kind", "evidence"))
     piped = capsys.readouterr().out
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
