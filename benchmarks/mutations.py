@@ -69,21 +69,21 @@ MUTATIONS = (
     ),
     Mutation(
         "decoded rows come from the prior",
-        "lifelong/replay.py",
+        "lifelong/past.py",
         "components.mean[component] + noise",
         "noise",
         REPLAY,
     ),
     Mutation(
         "replay follows the networks under training",
-        "lifelong/replay.py",
+        "lifelong/past.py",
         "copy.deepcopy(state.vae).eval()",
         "state.vae",
         REPLAY,
     ),
     Mutation(
         "replay is by component, not by cluster",
-        "lifelong/replay.py",
+        "lifelong/past.py",
         "self.cluster_of == c for c in self.cluster_of.unique()",
         "torch.arange(len(weights)) == c for c in range(len(weights))",
         REPLAY,
@@ -91,7 +91,7 @@ MUTATIONS = (
     # Drift.
     Mutation(
         "statistics are not carried",
-        "lifelong/drift.py",
+        "lifelong/past.py",
         "    sums, squares = [], []\n",
         "    return stats\n    sums, squares = [], []\n",
         "lifelong/test_lifelong_drift.py",
@@ -183,14 +183,14 @@ MUTATIONS = (
     # Imprints.
     Mutation(
         "variances are pooled without what lies between",
-        "lifelong/imprint.py",
+        "lifelong/past.py",
         "share_b * b.variance + between[0].square()",
         "share_b * b.variance",
         IMPRINT,
     ),
     Mutation(
         "directions are pooled without the one between",
-        "lifelong/imprint.py",
+        "lifelong/past.py",
         "b.factor, between])",
         "b.factor])",
         IMPRINT,
@@ -260,7 +260,7 @@ MUTATIONS = (
     ),
     Mutation(
         "imprints keep every direction",
-        "lifelong/imprint.py",
+        "lifelong/past.py",
         "if rank > 0:",
         "if False:",
         IMPRINT,
@@ -268,21 +268,21 @@ MUTATIONS = (
     # Rows that could do harm, and rows that must not come back.
     Mutation(
         "outliers are learned",
-        "lifelong/triage.py",
+        "lifelong/novelty.py",
         "outlier[suspicious] = ~_supported",
         "outlier[suspicious] = False & _supported",
         f"{OUTLIERS} -k one_row",
     ),
     Mutation(
         "a new kind is taken for outliers",
-        "lifelong/triage.py",
+        "lifelong/novelty.py",
         "return reach[suspicious] <= away[suspicious] / 4",
         "return reach[suspicious] < 0",
         f"{OUTLIERS} -k units",
     ),
     Mutation(
         "far rows are learned with the others",
-        "lifelong/triage.py",
+        "lifelong/novelty.py",
         "far = (wide.square().mean(1) > FAR**2) & ~outlier",
         "far = torch.zeros_like(outlier)",
         f"{OUTLIERS} -k units",
@@ -296,7 +296,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a few rows keep their shape",
-        "lifelong/imprint.py",
+        "lifelong/past.py",
         "if len(inputs) < FEWEST_ROWS or len(inputs.unique(dim=0)) < FEWEST_ROWS:",
         "if len(inputs) == 0:",
         f"{IMPRINT} -k few",

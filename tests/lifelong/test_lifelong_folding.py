@@ -8,13 +8,12 @@ import torch
 
 from dbull.errors import NumericalError
 from dbull.lifelong import folding
-from dbull.lifelong.drift import encoder_fingerprint
 from dbull.lifelong.inference import encode_rows
 from dbull.lifelong.learn import learn, pretrain
-from dbull.lifelong.novelty import Calibration, cluster_peak, cluster_scores
+from dbull.lifelong.novelty import Calibration, cluster_peak, cluster_scores, strangeness
+from dbull.lifelong.past import encoder_fingerprint
 from dbull.lifelong.settings import LearnSettings
 from dbull.lifelong.state import LearnerState
-from dbull.lifelong.triage import strangeness
 from dbull.mixture.posterior import global_step
 from dbull.nets.inputs import fit_inputs
 from dbull.nets.vae import VAE, NetworkShape
@@ -37,7 +36,7 @@ def drained(learning):
         try:
             history.append(next(learning))
         except StopIteration as end:
-            return history, end.value
+            return history, end.value[0] if isinstance(end.value, tuple) else end.value
 
 
 def make_state(rows, encoder="mlp"):

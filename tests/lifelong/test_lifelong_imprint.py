@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from dbull.lifelong.imprint import (
+from dbull.lifelong.past import (
     FEWEST_ROWS,
     SMALLEST_LEFTOVER,
     Imprint,

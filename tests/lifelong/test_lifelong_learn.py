@@ -44,7 +44,7 @@ def run(rows, encoder="mlp", augment=None, seed=0, **settings):
         try:
             history.append(next(learning))
         except StopIteration as end:
-            return history, end.value
+            return history, end.value[0]
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.special import logsumexp
 
-from dbull.lifelong.imprint import imprint_of, log_densities
 from dbull.lifelong.novelty import (
-    FEWEST_ROWS,
+    FEWEST_CROSS_FITTED,
     MOST_ROWS,
     Calibration,
     cluster_peak,
@@ -20,6 +19,7 @@ from dbull.lifelong.novelty import (
     cross_scores,
     novel_share,
 )
+from dbull.lifelong.past import imprint_of, log_densities
 
 NUMBERS = st.lists(st.floats(-1e4, 1e4), min_size=1, max_size=30)
 
@@ -128,7 +128,7 @@ def test_cross_scores_know_the_components():
     assert float(apart.mean()) == pytest.approx(float(alone.mean()) - math.log(2), abs=2.0)
 
 
-@pytest.mark.parametrize("n_rows", [0, 1, FEWEST_ROWS - 1])
+@pytest.mark.parametrize("n_rows", [0, 1, FEWEST_CROSS_FITTED - 1])
 def test_too_few_rows_to_say(n_rows):
     rows = rows_at(0.0, n_rows)
     labels = torch.zeros(n_rows, dtype=torch.int64)

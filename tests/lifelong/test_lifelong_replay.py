@@ -7,10 +7,9 @@ import pytest
 import torch
 
 from dbull.lifelong import learn as learn_module
-from dbull.lifelong.imprint import Imprint
 from dbull.lifelong.inference import decode_codes, encode_rows
 from dbull.lifelong.learn import learn
-from dbull.lifelong.replay import N_PROBES, Past
+from dbull.lifelong.past import N_PROBES, Imprint, Past
 from dbull.lifelong.settings import LearnSettings
 from dbull.lifelong.state import LearnerState
 from dbull.lifelong.training import Trainer, TrainingRows
@@ -36,7 +35,7 @@ def drained(learning):
         try:
             history.append(next(learning))
         except StopIteration as end:
-            return history, end.value
+            return history, end.value[0] if isinstance(end.value, tuple) else end.value
 
 
 def make_state(rows, encoder="mlp"):

@@ -12,8 +12,8 @@ from sklearn.exceptions import NotFittedError
 
 import dbull
 from dbull import DBULL
+from dbull.codec.learner import pack_state
 from dbull.errors import ConflictError, ModelFileError, SettingsError
-from dbull.lifelong.portable import pack_state
 from dbull.nets.augment import MaskingNoise
 from dbull.store import ModelFolder
 from forgery import forge

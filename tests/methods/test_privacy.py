@@ -10,7 +10,7 @@ from sklearn.datasets import load_digits
 
 import dbull
 from dbull import DBULL
-from dbull.lifelong.imprint import FEWEST_ROWS
+from dbull.lifelong.past import FEWEST_ROWS
 from dbull.store import ModelFolder
 
 NEAR = 1e-2  # distance at which a row counts as found, as a part of how far rows are from their mean

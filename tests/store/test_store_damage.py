@@ -13,9 +13,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dbull.documents import MAX_DEPTH, dump_document, dump_line, parse_document
 from dbull.errors import ModelFileError, SettingsError
 from dbull.store import Checkpoint, ModelFolder
-from dbull.store.documents import MAX_DEPTH, dump_document, dump_line, parse_document
 from dbull.store.layout import generation_name, generation_number, hash_bytes
 from dbull.store.manifest import wrap_manifest
 from dbull.store.tensors import pack_tensors, read_header, read_tensors

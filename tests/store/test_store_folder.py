@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from dbull.errors import AlreadyLearnedError, ConflictError, ModelFileError, SettingsError
-from dbull.lifelong.ledger import Event, Ledger
+from dbull.ledger import ArrivalReport, Event, Ledger, Newborn
 from dbull.store import Change, Checkpoint, LearnedInput, ModelFolder, hash_file
 
 
@@ -165,9 +165,9 @@ def test_rollback_is_a_new_generation_that_equals_the_old(three, checkpoint, sam
 def test_ids_are_not_given_again_after_a_rollback(tmp_path):
     """The ledger that comes back is the old one; the manifest knows what was given since."""
     folder, ledger = ModelFolder(tmp_path), Ledger()
-    for _ in range(3):
-        ledger.arrival()
-        ledger.born(5)
+    for born in range(3):
+        rows = dict.fromkeys(range(born + 1), 5)
+        ledger.record(ArrivalReport(rows, dict.fromkeys(rows, 0.1), {born: Newborn(5, None, None, 0.0, 1)}))
         document = ledger.to_json(since=ledger.n_events)
         new = [e.to_json() for e in ledger.events[-2:]]
         folder.commit(
@@ -181,8 +181,9 @@ def test_ids_are_not_given_again_after_a_rollback(tmp_path):
         loaded.checkpoint.documents["clusters"], earlier=[Event.from_json(e, "events") for e in events]
     )
     back.reserve(loaded.checkpoint.ids_given)
-    back.arrival()
-    assert back.born() == 3
+    assert back.ids_given == 3
+    rows = {0: 0, 3: 1}
+    back.record(ArrivalReport(rows, dict.fromkeys(rows, 0.1), {3: Newborn(5, None, None, 0.0, 1)}))
     assert [e.kind for e in back.events] == ["arrival", "birth"] * 2
     folder.commit(Checkpoint(ids_given=1), 4)
     assert folder.manifest().ids_given == 3, "the mark never falls"
@@ -340,8 +341,7 @@ def test_the_example_of_the_documentation_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("monday.csv").write_text("x,y\n1,2\n")
     ledger = Ledger()
-    ledger.arrival(1)
-    ledger.born(1)
+    ledger.record(ArrivalReport({0: 1}, {0: 1.0}, {0: Newborn(1, None, None, 0.0, 1)}))
     page = Path(__file__).parents[2] / "docs" / "model-folder.md"
     code = page.read_text().split("```python\n")[1].split("```")[0]
     given = {"weights": torch.ones(2), "ledger": ledger, "new_events": ledger.events, "changed": Checkpoint()}

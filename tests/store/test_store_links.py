@@ -7,9 +7,9 @@ import signal
 
 import pytest
 
+from dbull.documents import parse_document
 from dbull.errors import ConflictError, ModelFileError
 from dbull.store import Checkpoint, ModelFolder
-from dbull.store.documents import parse_document
 from dbull.store.manifest import wrap_manifest
 
 

@@ -68,8 +68,9 @@ def events(
     Example: `dbull events model --kind birth --json`
     """
     with exit_codes():
+        from dbull.ledger import EVENT_KINDS
         from dbull.methods.dbull_storage import told_events
-        from dbull.store import EVENT_KINDS, ModelFolder
+        from dbull.store import ModelFolder
 
         if kind is not None:
             check_known("kind of event", kind, (*EVENT_KINDS, "rollback"))

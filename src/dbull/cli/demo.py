@@ -135,18 +135,17 @@ def _stream() -> list[Piece]:
 
 def _learn(learner: "DBULL", piece: Piece, number: int, show: Any) -> Step:
     started = perf_counter()
-    n_events = len(learner.events_) if number > 1 else 0
     with show.learning(number, piece.what) as tell:
         learner.callback = tell
         learner.partial_fit(piece.rows)
-    arrival, *events = learner.events_[n_events:]
+    report = learner.report_
     return Step(
         number,
         piece.what,
         len(piece.rows),
-        [event.clusters[0] for event in events if event.kind == "birth"],
-        {int(cluster): n for cluster, n in arrival.evidence["rows_per_cluster"].items()},
-        arrival.evidence["novel_share"],
+        list(report.born),
+        {cluster: n for cluster, n in report.rows.items() if n},
+        1.0 if report.novel_share is None else report.novel_share,
         perf_counter() - started,
     )
 

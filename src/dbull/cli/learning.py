@@ -1,5 +1,6 @@
 """Learning files into a model folder, one generation per arrival: a stop loses the present one at most."""
 
+import math
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -120,10 +121,7 @@ class Learner:
         started = perf_counter()
         if tell is not None:
             model.callback = lambda progress: tell(piece.label, progress)
-        n_before, first = (
-            model.state_.ledger.n_events if hasattr(model, "state_") else 0,
-            not _fitted(model),
-        )
+        first = not _fitted(model)
         with without_name_warnings():
             model.partial_fit(piece.rows)
         if first and piece.names is not None:
@@ -134,7 +132,7 @@ class Learner:
         name = f"{self.name}: {piece.label}" if self.name else piece.label
         if not hasattr(model, "origin_"):  # begun for an empty folder: who has written to it was first
             model.origin_ = Origin(self.folder.path.resolve(), None)
-        arrival, *events = model.state_.ledger.since(n_before)
+        report = model.report_
         generation = None
         if not self.dry_run:
             generation = save(
@@ -152,13 +150,13 @@ class Learner:
             name,
             len(piece.rows),
             model.n_clusters_,
-            [event.clusters[0] for event in events if event.kind == "birth"],
+            list(report.born),
             first,
-            arrival.evidence["novel_share"],
-            arrival.evidence["elbo"],
-            arrival.evidence["rows_per_cluster"],
-            arrival.evidence["n_outliers"],
-            [column for event in events if event.kind == "scale" for column in event.evidence["columns"]],
+            report.novel_share,
+            report.elbo if math.isfinite(report.elbo) else None,
+            {str(cluster): n for cluster, n in report.rows.items() if n},
+            report.n_outliers,
+            list(report.changed_columns),
             perf_counter() - started,
         )
 

@@ -111,7 +111,7 @@ def preview(model: Model, data: Data, as_json: AsJson = False, quiet: Quiet = Fa
         from dbull.cli.learning import open_model, without_name_warnings
 
         learner, stored = open_model(model)
-        found = []
+        found: list[dict[str, Any]] = []
         for path in data:
             chunks = Input(path, learner, Reading(**stored), key_optional=True).chunks()
             rows = np.concatenate([chunk.x for chunk in chunks])
@@ -123,8 +123,8 @@ def preview(model: Model, data: Data, as_json: AsJson = False, quiet: Quiet = Fa
                 {
                     "file": str(path),
                     "rows": len(rows),
-                    "novel_share": plan.events[0].evidence["novel_share"],
-                    "born": [event.clusters[0] for event in plan.events if event.kind == "birth"],
+                    "novel_share": plan.novel_share,
+                    "born": list(plan.born),
                     "rows_per_cluster": {str(cluster): n for cluster, n in plan.rows.items() if n},
                 }
             )

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from dbull.lifelong.bounds import elbo_of
+from dbull.ledger import ArrivalReport, Newborn
 from dbull.lifelong.codes import CodeMixture
-from dbull.lifelong.drift import encoder_fingerprint
 from dbull.lifelong.groups import mixing, number_clusters, place_newborns
-from dbull.lifelong.imprint import FEWEST_ROWS, Imprint, pooled, pooled_shape, private_imprint_of
+from dbull.lifelong.inference import elbo_of
 from dbull.lifelong.neighbourhood import NeighbourGraph, affinity, edge_weights
 from dbull.lifelong.novelty import Calibration, cluster_peak, cluster_scores, cross_scores
-from dbull.lifelong.replay import Replay
+from dbull.lifelong.past import (
+    FEWEST_ROWS,
+    Imprint,
+    Replay,
+    encoder_fingerprint,
+    pooled,
+    pooled_shape,
+    private_imprint_of,
+)
 from dbull.lifelong.settings import LearnSettings
 from dbull.lifelong.state import LearnerState
 from dbull.mixture.posterior import global_step, merge_gaps
@@ -51,8 +57,8 @@ def fold_in(
     arrival: Arrival,
     s: LearnSettings,
     generator: torch.Generator,
-) -> None:
-    """Take a learned data set into the state, once."""
+) -> ArrivalReport:
+    """Take a learned data set into the state, once, and report what that did; the ledger is left alone."""
     mixture.dissolve_unchosen(arrival.codes, arrival.var)
     placed = _place(state, mixture, arrival, s)
     rows = _Rows(arrival.inputs, mixture.labels, placed.cluster_of[mixture.labels])
@@ -83,7 +89,8 @@ def fold_in(
     if len(arrival.values):
         reached = arrival.values.double().square().mean(0).sqrt()
         state.column_rms = torch.maximum(state.column_rms, reached) if len(state.column_rms) else reached
-    _write_down(state, arrival, newborns, n_outliers=int((~known).sum()) + len(arrival.outlier_codes))
+    n_outliers = int((~known).sum()) + len(arrival.outlier_codes)
+    return _report(state, arrival, newborns, n_outliers)
 
 
 @dataclass(frozen=True)
@@ -227,16 +234,7 @@ def _hide_small(state: LearnerState) -> None:
         overall.sum_zz[small] = n_rows * (mean[:, :, None] * mean[:, None, :] + expected)
 
 
-@dataclass(frozen=True)
-class _Newborn:
-    """New components that found a cluster, or that an old one took in."""
-
-    cluster: int
-    n_rows: float
-    evidence: dict[str, Any]
-
-
-def _newborns(state: LearnerState, mixture: CodeMixture, placed: _Placed) -> dict[int, _Newborn]:
+def _newborns(state: LearnerState, mixture: CodeMixture, placed: _Placed) -> dict[int, Newborn]:
     """Describe new clusters and what old ones took in, by cluster."""
     memory, old = mixture.memory, state.cluster_ids
     gaps = merge_gaps(mixture.fitted.prior, memory.total)
@@ -258,47 +256,30 @@ def _newborns(state: LearnerState, mixture: CodeMixture, placed: _Placed) -> dic
             means = memory.total.sum_z / memory.total.counts[:, None]
             apart = (means - means[largest]).square().sum(1).masked_fill(~memory.established, torch.inf)
             nearest = int(placed.cluster_of[int(apart.argmin())])
-        evidence = {
-            "elbo_gain": gain if math.isfinite(gain) else None,  # nats better than without it
-            "nearest": nearest,  # old cluster
-            "mixing": float(contact.max()) if len(contact) else 0.0,  # with the nearest; 1: as one
-            "n_components": len(members),
-        }
-        if largest in placed.copies:
-            evidence["copies"] = True  # usual rows, each many times; the graph cannot tell how mixed they are
-        found[cluster] = _Newborn(cluster, float(counts[members].sum()), evidence)
+        found[cluster] = Newborn(
+            n_rows=round(float(counts[members].sum())),
+            elbo_gain=gain if math.isfinite(gain) else None,
+            nearest=nearest,
+            mixing=float(contact.max()) if len(contact) else 0.0,
+            n_components=len(members),
+            copies=largest in placed.copies,
+        )
     return found
 
 
-def _write_down(
-    state: LearnerState, arrival: Arrival, newborns: dict[int, _Newborn], n_outliers: int
-) -> None:
-    """Enter the arrival into the ledger: rows of each cluster as `predict` tells them, births, growths."""
-    ledger, n_rows = state.ledger, len(arrival.inputs) + len(arrival.outlier_codes)
+def _report(
+    state: LearnerState, arrival: Arrival, newborns: dict[int, Newborn], n_outliers: int
+) -> ArrivalReport:
+    """Tell what the data set did: rows of each cluster as `predict` tells them, births, growths."""
     codes = torch.cat([arrival.codes, arrival.outlier_codes])
     ids, counts = state.assign(codes).unique(return_counts=True)
-    rows = dict.fromkeys(state.cluster_ids, 0) | dict(zip(ids.tolist(), counts.tolist(), strict=True))
-    elbo = elbo_of(state, arrival.values, arrival.inputs, arrival.codes)
-    evidence = {
-        "n_rows": n_rows,
-        "novel_share": arrival.novel_share,
-        "n_outliers": n_outliers,  # rows that were answered but did not count
-        "n_clusters": state.n_clusters,
-        "rows_per_cluster": {str(cluster): n for cluster, n in rows.items() if n},
-        "elbo": elbo if math.isfinite(elbo) else None,
-    }
-    ledger.arrival(n_rows, evidence=evidence)
-    if arrival.changed_columns:
-        ledger.scale_changed(n_rows, arrival.changed_columns)
-    for cluster, n in rows.items():
-        born = newborns.get(cluster)
-        if cluster not in ledger:
-            assert born is not None, "only newborn components found a cluster"
-            given = ledger.born(n, evidence=born.evidence)
-            assert given == cluster, "ids are given in the order in which clusters were placed"
-            continue
-        ledger.seen(cluster, n)
-        if born is not None:
-            ledger.grown(cluster, round(born.n_rows), born.evidence)
-    shares = state.weights.clamp(max=1.0).tolist()
-    ledger.weigh(dict(zip(state.cluster_ids, shares, strict=True)))
+    return ArrivalReport(
+        rows=dict.fromkeys(state.cluster_ids, 0) | dict(zip(ids.tolist(), counts.tolist(), strict=True)),
+        weights=dict(zip(state.cluster_ids, state.weights.clamp(max=1.0).tolist(), strict=True)),
+        born={cluster: newborn for cluster, newborn in newborns.items() if cluster not in state.ledger},
+        grown={cluster: newborn for cluster, newborn in newborns.items() if cluster in state.ledger},
+        novel_share=arrival.novel_share,
+        n_outliers=n_outliers,
+        elbo=elbo_of(state, arrival.values, arrival.inputs, arrival.codes),
+        changed_columns=arrival.changed_columns,
+    )

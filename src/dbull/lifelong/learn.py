@@ -12,21 +12,22 @@ done        newborn components join an old cluster, or found a new one; statisti
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 
 import torch
 from torch import Tensor
 
+from dbull.ledger import ArrivalReport
 from dbull.lifelong.codes import CodeMixture
 from dbull.lifelong.folding import Arrival, fold_in
 from dbull.lifelong.inference import encode_rows
 from dbull.lifelong.neighbourhood import build_graph
-from dbull.lifelong.replay import Past
+from dbull.lifelong.novelty import Triage, sort_rows
+from dbull.lifelong.past import Past
 from dbull.lifelong.settings import LearnSettings
 from dbull.lifelong.state import LearnerState
 from dbull.lifelong.training import EpochTerms, Trainer, TrainingRows
-from dbull.lifelong.triage import Triage, is_far, sort_rows
 from dbull.mixture.memory import StatsMemory
 from dbull.mixture.moves import MoveRecord
 from dbull.nets.augment import Augmentation
@@ -61,10 +62,10 @@ def learn(
     settings: LearnSettings,
     augment: Augmentation | None,
     changed_columns: tuple[str, ...] = (),
-) -> Generator[Progress, None, LearnerState]:
-    """Learn a data set (N, d); yields progress, returns the new state. The state given stays as it was.
+) -> Generator[Progress, None, tuple[LearnerState, ArrivalReport]]:
+    """Learn a data set (N, d); yields progress, returns the new state and what was done to it.
 
-    `changed_columns`, of which the scale is not what it was, are written down with the arrival.
+    The state given stays as it was. `changed_columns`, of which the scale is not what it was, are reported.
     """
     state.check_coordinates()
     state, s = state.copy(), settings
@@ -131,14 +132,17 @@ def learn(
         encode_rows(state.vae, all_inputs[parts.outliers])[0],
         changed_columns,
     )
-    fold_in(state, mixture, arrival, s, generator)
-    yield clock.now("done", n_clusters=state.n_clusters)
-    return state
+    report = fold_in(state, mixture, arrival, s, generator)
+    done = clock.now("done", n_clusters=state.n_clusters)
+    report = replace(report, seconds=done.seconds)
+    state.ledger.record(report)
+    yield done
+    return state, report
 
 
 def _far_components(state: LearnerState, s: LearnSettings, generator: torch.Generator) -> CodeMixture | None:
     """Take the components whose rows are far out of the memory, into a mixture of their own."""
-    far = [i in state.imprints and is_far(state.imprints[i]) for i in state.memory.ids]
+    far = [i in state.imprints and state.imprints[i].is_far for i in state.memory.ids]
     if not any(far):
         return None
     apart = state.memory.coarse()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 
-from dbull.lifelong.imprint import IMPRINT_RANK
+from dbull.lifelong.past import IMPRINT_RANK
 from dbull.mixture.fit import FitSettings
 
 __all__ = ["OBJECTIVES", "PRETRAININGS", "LearnSettings", "Recipe", "epochs_for", "recipe_for", "replay_for"]

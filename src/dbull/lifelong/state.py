@@ -11,11 +11,10 @@ import torch
 from torch import Tensor
 
 from dbull.errors import NumericalError
-from dbull.lifelong.drift import encoder_fingerprint
-from dbull.lifelong.imprint import IMPRINT_RANK, Imprint, imprints_of_stats
+from dbull.ledger import Ledger
 from dbull.lifelong.inference import CHUNK_ROWS, padded
-from dbull.lifelong.ledger import Ledger
 from dbull.lifelong.novelty import Calibration
+from dbull.lifelong.past import IMPRINT_RANK, Imprint, encoder_fingerprint, imprints_of_stats
 from dbull.mixture.memory import StatsMemory
 from dbull.mixture.posterior import MixturePosterior, global_step, mean_weights
 from dbull.mixture.prior import MixturePrior, paper_prior

@@ -13,7 +13,7 @@ from dbull.errors import NumericalError
 from dbull.lifelong.inference import encode_rows
 from dbull.lifelong.neighbourhood import NeighbourGraph, neighbourhood_loss
 from dbull.lifelong.objective import FrozenMixture, row_terms
-from dbull.lifelong.replay import Replay
+from dbull.lifelong.past import Replay
 from dbull.nets.adam import Adam
 from dbull.nets.augment import Augmentation
 from dbull.nets.inputs import InputView

@@ -18,13 +18,13 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Cluster
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from dbull.codec.networks import NETWORKS, Tensors, pack_networks, unpack_networks
+from dbull.documents import Reader, check_fields, object_of
 from dbull.errors import NumericalError, SettingsError, check_known
-from dbull.lifelong.drift import encoder_fingerprint
 from dbull.lifelong.inference import CHUNK_ROWS, encode_rows, padded
 from dbull.lifelong.learn import Progress, decayed
 from dbull.lifelong.objective import FrozenMixture
-from dbull.lifelong.portable_networks import NETWORKS, Tensors, pack_networks, unpack_networks
-from dbull.lifelong.records import Reader, check_fields, object_of
+from dbull.lifelong.past import encoder_fingerprint
 from dbull.lifelong.settings import PRETRAININGS, epochs_for, recipe_for
 from dbull.lifelong.training import EpochTerms, Trainer, TrainingRows
 from dbull.methods.base import as_tensor, check_number, check_rows, new_seed, unchanged_on_failure

@@ -15,9 +15,9 @@ from numpy.typing import ArrayLike
 from sklearn.cluster import kmeans_plusplus
 from torch import Tensor
 
+from dbull.codec.networks import Tensors
+from dbull.documents import Reader, fail, number, whole
 from dbull.lifelong.learn import Progress, decayed
-from dbull.lifelong.portable_networks import Tensors
-from dbull.lifelong.records import Reader, fail, number, whole
 from dbull.lifelong.training import EpochTerms
 from dbull.methods.autoencoder import AutoencoderMethod, Bench, Clock, by_size, descend, in_chunks, prepare
 from dbull.methods.base import Capabilities, as_tensor, check_number, check_rows, unchanged_on_failure

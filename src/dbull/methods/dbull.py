@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from collections.abc import Callable, Generator, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,15 +23,15 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from dbull.errors import DataError, check_known
-from dbull.lifelong.bounds import bounds_of
-from dbull.lifelong.inference import CHUNK_ROWS, decode_codes, encode_rows, padded
+from dbull.ledger import NO_CLUSTER, ArrivalReport, Event
+from dbull.lifelong.inference import CHUNK_ROWS, bounds_of, decode_codes, encode_rows, padded
 from dbull.lifelong.learn import Progress, learn, pretrain
-from dbull.lifelong.ledger import NO_CLUSTER, Event
+from dbull.lifelong.novelty import Strangeness, changed_columns, strangeness
 from dbull.lifelong.settings import STRANGER_STD
 from dbull.lifelong.state import LearnerState
-from dbull.lifelong.triage import Strangeness, changed_columns, strangeness
 from dbull.methods.base import (
     Capabilities,
+    Result,
     as_tensor,
     check_number,
     check_rows,
@@ -45,16 +46,7 @@ from dbull.mixture.posterior import mean_weights
 from dbull.nets.augment import Augmentation
 from dbull.probability.normal_wishart import expected_covariance
 
-__all__ = ["DBULL", "Preview", "Progress"]
-
-
-@dataclass(frozen=True)
-class Preview:
-    """What learning a data set would change."""
-
-    rows: dict[int, int]  # cluster -> rows of the data set
-    events: tuple[Event, ...]  # the arrival, births and growths
-    novel_share: float | None  # rows that the clusters of the past find strange, if they can say
+__all__ = ["DBULL", "Progress"]
 
 
 class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, DensityMixin, BaseEstimator):
@@ -151,6 +143,8 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
         Expected weight of each cluster.
     elbo_ : float
         Evidence lower bound of the rows learned, in the units of the data.
+    report_ : ArrivalReport
+        What learning the latest data set did: rows per cluster, births, growths, outliers, bound, seconds.
     history_ : list of Progress
         What happened while learning the latest data set.
     events_ : tuple of Event
@@ -183,6 +177,7 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
     state_: LearnerState
     labels_: NDArray[np.int64]
     elbo_: float
+    report_: ArrivalReport
     origin_: Origin
 
     def __init__(
@@ -268,8 +263,7 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
             warnings.warn("fit forgets the pretraining; partial_fit goes on from it.", stacklevel=2)
         with unchanged_on_failure(self):
             rows = self._first_rows(X)
-            state = self._drained(self._learning(self._fresh(rows), rows))
-            self._publish(state, rows)
+            self._publish(*self._drained(self._learning(self._fresh(rows), rows)), rows)
         return self
 
     def partial_fit(self, X: ArrayLike, y: object = None) -> DBULL:
@@ -286,7 +280,7 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
             else:
                 rows = self._first_rows(X)
                 state = self._fresh(rows)
-            self._publish(self._drained(self._learning(state, rows)), rows)
+            self._publish(*self._drained(self._learning(state, rows)), rows)
         return self
 
     def save(self, path: str | os.PathLike[str], *, note: str = "") -> DBULL:
@@ -328,18 +322,10 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
             self.n_data_sets_ = 0
         return self
 
-    def preview(self, X: ArrayLike) -> Preview:
+    def preview(self, X: ArrayLike) -> ArrivalReport:
         """Return what learning X would change. The model stays as it is; it takes as long as learning."""
         check_is_fitted(self)
-        rows = self._rows(X)
-        state = drained(self._learning(self.state_, rows), self.callback)[0]
-        events = state.ledger.since(self.state_.ledger.n_events)
-        told = events[0].evidence["rows_per_cluster"]
-        return Preview(
-            {cluster: told.get(str(cluster), 0) for cluster in state.cluster_ids},
-            events,
-            events[0].evidence["novel_share"],
-        )
+        return drained(self._learning(self.state_, self._rows(X)), self.callback)[0][1]
 
     def _first_rows(self, X: ArrayLike) -> torch.Tensor:
         return as_tensor(check_rows(self, X, reset=True, min_rows=2, keep_float32=True))
@@ -352,7 +338,9 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
         self.__dict__.pop("origin_", None)  # ids begin anew, so this is another model from now on
         return LearnerState.fresh(choices.kind, choices.view, choices.vae, seed)
 
-    def _learning(self, state: LearnerState, rows: torch.Tensor) -> Generator[Progress, None, LearnerState]:
+    def _learning(
+        self, state: LearnerState, rows: torch.Tensor
+    ) -> Generator[Progress, None, tuple[LearnerState, ArrivalReport]]:
         settings, augment = choose_again(self, state, len(rows))
         return learn(state, rows, settings, augment, self._changed_columns(state, rows))
 
@@ -371,9 +359,9 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
             warnings.warn(f"{what}; they are learned as they are.", stacklevel=2)
         return columns
 
-    def _drained(self, learning: Generator[Progress, None, LearnerState]) -> LearnerState:
-        state, self.history_ = drained(learning, self.callback)
-        return state
+    def _drained(self, learning: Generator[Progress, None, Result]) -> Result:
+        result, self.history_ = drained(learning, self.callback)
+        return result
 
     def fit_predict(self, X: ArrayLike, y: object = None, **kwargs: Any) -> NDArray[np.int64]:
         """Learn X and return the cluster id of each row."""
@@ -593,13 +581,12 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
             raise ValueError(f"there is no cluster {cluster!r}; ids are {self.cluster_ids_.tolist()}.")
         return int(cluster)
 
-    def _publish(self, state: LearnerState, rows: torch.Tensor) -> None:
+    def _publish(self, state: LearnerState, report: ArrivalReport, rows: torch.Tensor) -> None:
         """Set the fitted attributes after a data set was learned."""
         self._adopt(state)
         self.labels_ = self._ids(self._encode(rows))
-        arrivals = [event for event in state.ledger.since(None) if event.kind == "arrival"]
-        elbo = arrivals[-1].evidence["elbo"]
-        self.elbo_ = float("nan") if elbo is None else float(elbo)
+        self.report_ = report
+        self.elbo_ = report.elbo if math.isfinite(report.elbo) else math.nan
 
     def restore(self, state: LearnerState, elbo: float | None) -> None:
         """Become the model of a state that was read from a file."""

@@ -12,7 +12,7 @@ import torch
 from sklearn.utils import check_random_state
 
 from dbull.errors import DataError, SettingsError, check_known
-from dbull.lifelong.replay import REPLAYS
+from dbull.lifelong.past import REPLAYS
 from dbull.lifelong.settings import (
     OBJECTIVES,
     PRETRAININGS,

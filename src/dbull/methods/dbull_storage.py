@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dbull.codec.learner import pack_state, unpack_state
+from dbull.documents import check_fields, fail, number, or_none, text
 from dbull.errors import ModelFileError
-from dbull.lifelong.ledger import Event, Ledger
-from dbull.lifelong.portable import pack_state, unpack_state
-from dbull.lifelong.records import check_fields, fail, number, or_none, text
+from dbull.ledger import Event, Ledger
 from dbull.methods.storing import (
     Origin,
     anything,

@@ -10,9 +10,9 @@ from sklearn.cluster import KMeans
 from torch import Tensor
 from torch.nn import functional as F
 
+from dbull.codec.networks import Tensors
+from dbull.documents import fail
 from dbull.lifelong.learn import Progress
-from dbull.lifelong.portable_networks import Tensors
-from dbull.lifelong.records import fail
 from dbull.methods.autoencoder import AutoencoderMethod, Bench, Clock, by_size, descend, in_chunks, prepare
 from dbull.methods.base import Capabilities, check_number
 from dbull.nets.augment import Augmentation

@@ -15,10 +15,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from dbull.codec.mixture import pack_memory, pack_posterior, unpack_memory, unpack_posterior
+from dbull.codec.networks import Tensors
+from dbull.documents import Reader, check_fields, fail, list_of, number, object_of, or_none, whole
 from dbull.errors import DataError
-from dbull.lifelong.portable_mixture import pack_memory, pack_posterior, unpack_memory, unpack_posterior
-from dbull.lifelong.portable_networks import Tensors
-from dbull.lifelong.records import Reader, check_fields, fail, list_of, number, object_of, or_none, whole
 from dbull.methods.base import check_number, check_rows, drained, new_seed, unchanged_on_failure
 from dbull.methods.storing import Stored
 from dbull.mixture.fit import FitSettings, fit_data_set

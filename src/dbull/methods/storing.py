@@ -13,9 +13,9 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from dbull.codec.networks import Tensors, fitting
+from dbull.documents import check_fields, fail, list_of, or_none, text
 from dbull.errors import ModelFileError, SettingsError, did_you_mean
-from dbull.lifelong.portable_networks import Tensors, fitting
-from dbull.lifelong.records import check_fields, fail, list_of, or_none, text
 from dbull.methods.devices import check_device, device_here
 from dbull.nets.augment import Augmentation, ImageShifts, MaskingNoise
 from dbull.store import Checkpoint, Loaded, Manifest, ModelFolder

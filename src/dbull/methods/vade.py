@@ -15,9 +15,9 @@ from sklearn.cluster import KMeans
 from sklearn.mixture import GaussianMixture
 from torch import Tensor, nn
 
+from dbull.codec.networks import Tensors, check_kind
 from dbull.lifelong.learn import Progress, decayed
 from dbull.lifelong.objective import entropy
-from dbull.lifelong.portable_networks import Tensors, check_kind
 from dbull.lifelong.training import EpochTerms
 from dbull.methods.autoencoder import (
     AutoencoderMethod,

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dbull.codec.networks import Tensors
+from dbull.documents import fail
 from dbull.lifelong.learn import Progress
 from dbull.lifelong.objective import FrozenMixture
-from dbull.lifelong.portable_networks import Tensors
-from dbull.lifelong.records import fail
 from dbull.methods.autoencoder import AutoencoderMethod, Clock, by_size, in_chunks, prepare
 from dbull.methods.base import Capabilities
 from dbull.methods.dp_mixture import DOCUMENT, DPMixture

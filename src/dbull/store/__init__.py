@@ -3,7 +3,6 @@
 Importing this room does not import torch; only reading and writing tensors does.
 """
 
-from dbull.lifelong.records import KINDS as EVENT_KINDS
 from dbull.store.checking import CheckReport, Finding
 from dbull.store.checkpoint import Checkpoint, LearnedInput
 from dbull.store.comparison import Change, Difference, TensorChange
@@ -13,7 +12,6 @@ from dbull.store.layout import FORMAT_VERSION, hash_file
 from dbull.store.manifest import Manifest
 
 __all__ = [
-    "EVENT_KINDS",
     "FORMAT_VERSION",
     "Change",
     "CheckReport",

@@ -8,9 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from dbull.documents import dump_document, parse_document
 from dbull.errors import ModelFileError, SettingsError
 from dbull.store.checkpoint import OWN_KINDS, Checkpoint
-from dbull.store.documents import dump_document, parse_document
 from dbull.store.eventlog import own_events, parse_events
 from dbull.store.layout import (
     DOCUMENT_BYTES,

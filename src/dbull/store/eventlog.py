@@ -18,8 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from dbull.documents import dump_line, parse_document
 from dbull.errors import ModelFileError
-from dbull.store.documents import dump_line, parse_document
 from dbull.store.layout import (
     DOCUMENT_BYTES,
     EVENTS,

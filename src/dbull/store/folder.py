@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from dbull.documents import plain
 from dbull.errors import ConflictError, DbullError, ModelFileError, SettingsError
-from dbull.lifelong.records import plain
 from dbull.store.checking import CheckReport, check_folder
 from dbull.store.checkpoint import OWN_KINDS, Checkpoint
 from dbull.store.comparison import Difference, compare

@@ -12,10 +12,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from dbull.documents import check_fields, fail, parse_document, text, whole
 from dbull.errors import AlreadyLearnedError
-from dbull.lifelong.records import check_fields, fail, text, whole
 from dbull.store.checkpoint import LearnedInput, with_bytes
-from dbull.store.documents import parse_document
 from dbull.store.eventlog import parse_events, past_events
 from dbull.store.layout import DOCUMENT_BYTES, LEARNED, check_file, is_sha256, read_bounded
 from dbull.store.manifest import Manifest, read_manifest

@@ -10,10 +10,19 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from dbull.documents import (
+    Reader,
+    check_fields,
+    dump_document,
+    fail,
+    list_of,
+    or_none,
+    parse_document,
+    text,
+    whole,
+)
 from dbull.errors import ModelFileError, SettingsError
-from dbull.lifelong.records import Reader, check_fields, fail, list_of, or_none, text, whole
 from dbull.store.checkpoint import LearnedInput, with_bytes
-from dbull.store.documents import dump_document, parse_document
 from dbull.store.layout import (
     EVENTS,
     FORMAT_VERSION,

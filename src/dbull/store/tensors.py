@@ -13,9 +13,8 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dbull.documents import Reader, check_fields, list_of, parse_document, whole
 from dbull.errors import SettingsError
-from dbull.lifelong.records import Reader, check_fields, list_of, whole
-from dbull.store.documents import parse_document
 from dbull.store.layout import damaged, open_regular, read_bounded
 
 if TYPE_CHECKING:

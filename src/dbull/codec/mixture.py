@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from dbull.lifelong.records import fail
+from dbull.documents import fail
 from dbull.mixture.memory import StatsMemory
 from dbull.mixture.posterior import MixturePosterior
 from dbull.mixture.stats import SufficientStats

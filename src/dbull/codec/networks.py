@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dbull.documents import Reader, fail, list_of, number, object_of, or_none, text, truth, whole
 from dbull.errors import DbullError, ModelFileError
-from dbull.lifelong.records import Reader, fail, list_of, number, object_of, or_none, text, truth, whole
 from dbull.nets.frontend import FrontEnd
 from dbull.nets.inputs import InputView
 from dbull.nets.vae import VAE, NetworkShape

@@ -12,12 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dbull.lifelong.drift import encoder_fingerprint
-from dbull.lifelong.imprint import Imprint
-from dbull.lifelong.ledger import Ledger
-from dbull.lifelong.novelty import Calibration
-from dbull.lifelong.portable_mixture import pack_memory, unpack_memory
-from dbull.lifelong.portable_networks import (
+from dbull.codec.mixture import pack_memory, unpack_memory
+from dbull.codec.networks import (
     NETWORKS,
     Tensors,
     check_kind,
@@ -25,7 +21,10 @@ from dbull.lifelong.portable_networks import (
     pack_networks,
     unpack_networks,
 )
-from dbull.lifelong.records import Reader, check_fields, fail, list_of, number, object_of, text, whole
+from dbull.documents import Reader, check_fields, fail, list_of, number, object_of, text, whole
+from dbull.ledger import Ledger
+from dbull.lifelong.novelty import Calibration
+from dbull.lifelong.past import Imprint, encoder_fingerprint
 from dbull.lifelong.state import LearnerState
 from dbull.mixture.posterior import global_step
 from dbull.mixture.prior import MixturePrior

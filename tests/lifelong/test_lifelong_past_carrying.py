@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from dbull.lifelong import drift
-from dbull.lifelong.drift import carried, encoder_fingerprint
+from dbull.lifelong import past as drift
 from dbull.lifelong.inference import encode_rows
+from dbull.lifelong.past import carried, encoder_fingerprint
 from dbull.mixture.stats import SufficientStats
 from dbull.mixture.updates import Points, summarize
 from dbull.nets.vae import VAE, NetworkShape

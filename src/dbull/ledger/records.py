@@ -1,0 +1,147 @@
+"""What is known of a cluster and what happened to it, with how both are written down and read back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from dbull.documents import Reader, check_fields, fail, list_of, one_of, or_none, plain, text, whole
+from dbull.errors import ModelFileError, SettingsError
+
+KINDS = ("arrival", "birth", "growth", "merge", "rename", "retirement", "scale")
+STATUSES = ("active", "merged", "retired")
+
+
+@dataclass(frozen=True)
+class ClusterRecord:
+    """One cluster that has ever been, under an id that no other cluster gets.
+
+    A merged cluster lives on in the older one `merged_into`; a retired one is only marked, and may still
+    receive rows. `rows` are those that count for this cluster now, so they are 0 once it is merged. Fields
+    are in the order in which a table shows them.
+    """
+
+    id: int
+    name: str | None
+    rows: int
+    weight: float | None
+    first_seen: int  # arrival of its birth
+    last_seen: int  # last arrival that brought rows
+    parents: tuple[int, ...] = ()
+    status: str = "active"
+    merged_into: int | None = None
+
+    @property
+    def living(self) -> bool:
+        """Whether rows can belong to it."""
+        return self.status != "merged"
+
+    @property
+    def relatives(self) -> tuple[int, ...]:
+        """Every other cluster that this record names; all are older."""
+        return self.parents if self.merged_into is None else (*self.parents, self.merged_into)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {**asdict(self), "parents": list(self.parents)}
+
+    @classmethod
+    def from_json(cls, value: object, where: str) -> ClusterRecord:
+        """Read what `to_json` gave; `where` names the place in error messages."""
+        record = cls(**check_fields(value, where, _RECORD))
+        if (record.merged_into is not None) != (record.status == "merged"):
+            fail(where, f"status {record.status!r} with merged_into {record.merged_into}")
+        if not record.living and record.rows:
+            fail(where, f"{record.rows} rows in a cluster that is {record.status}")
+        if any(other >= record.id for other in record.relatives):
+            fail(where, "parents and merged_into must be older than the cluster itself")
+        if record.last_seen < record.first_seen:
+            fail(where, "last_seen is before first_seen")
+        return record
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened to clusters: what, when, to which, how many rows it concerned, and why.
+
+    A merge names the older id first. `time` is that of the save that wrote it down, or None: nothing here
+    reads a clock, so that the same data give the same bytes.
+    """
+
+    kind: str
+    arrival: int
+    time: str | None
+    clusters: tuple[int, ...]
+    rows: int = 0
+    evidence: dict[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {**vars(self), "clusters": list(self.clusters)}
+
+    @classmethod
+    def from_json(cls, value: object, where: str) -> Event:
+        """Read what `to_json` gave; `where` names the place in error messages."""
+        return cls(**check_fields(value, where, _EVENT))
+
+
+class EarlierEvents:
+    """The events before those of a ledger itself: how many there were, and the latest of them, read late."""
+
+    def __init__(
+        self,
+        n_events: int = 0,
+        events: Sequence[Event] | Callable[[], Sequence[Event]] = (),
+        where: str = "clusters.json",
+    ):
+        self.n_events, self._events, self._where = n_events, events, where
+
+    def read(self) -> tuple[Event, ...]:
+        """Return the events, and keep them for all ledgers that share them."""
+        if not isinstance(self._events, tuple):
+            self._events = tuple(self._events() if callable(self._events) else self._events)
+        if len(self._events) > self.n_events:
+            fail(f"{self._where}.n_earlier_events", f"{self.n_events} expected, {len(self._events)} found")
+        return self._events
+
+
+def _share(value: object, where: str) -> float:
+    if not isinstance(value, float) or not 0.0 <= value <= 1.0:
+        fail(where, f"expected a number from 0.0 to 1.0, got {value!r:.50}")
+    return value
+
+
+def _ids(value: object, where: str) -> tuple[int, ...]:
+    return tuple(list_of(whole)(value, where))
+
+
+def _evidence(value: object, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        fail(where, f"expected an object, got {value!r:.50}")
+    try:
+        read: dict[str, Any] = plain(value, where)
+    except SettingsError as error:
+        raise ModelFileError(str(error)) from error
+    return read
+
+
+_RECORD: dict[str, Reader] = {
+    "id": whole,
+    "name": or_none(text),
+    "rows": whole,
+    "weight": or_none(_share),
+    "first_seen": whole,
+    "last_seen": whole,
+    "parents": _ids,
+    "status": one_of(STATUSES),
+    "merged_into": or_none(whole),
+}
+_EVENT: dict[str, Reader] = {
+    "kind": one_of(KINDS),
+    "arrival": whole,
+    "time": or_none(text),
+    "clusters": _ids,
+    "rows": whole,
+    "evidence": _evidence,
+}
