@@ -19,9 +19,17 @@ from dbull.codec.networks import Tensors
 from dbull.documents import Reader, fail, number, whole
 from dbull.lifelong.learn import Progress, decayed
 from dbull.lifelong.training import EpochTerms
-from dbull.methods.autoencoder import AutoencoderMethod, Bench, Clock, by_size, descend, in_chunks, prepare
 from dbull.methods.base import Capabilities, as_tensor, check_number, check_rows, unchanged_on_failure
-from dbull.methods.curl_network import CurlNetwork
+from dbull.methods.competitors.autoencoder import (
+    AutoencoderMethod,
+    Bench,
+    Clock,
+    by_size,
+    descend,
+    in_chunks,
+    prepare,
+)
+from dbull.methods.competitors.curl_network import CurlNetwork
 from dbull.nets.adam import Adam
 from dbull.nets.augment import Augmentation
 from dbull.nets.inputs import InputView

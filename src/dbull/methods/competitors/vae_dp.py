@@ -13,8 +13,8 @@ from dbull.codec.networks import Tensors
 from dbull.documents import fail
 from dbull.lifelong.learn import Progress
 from dbull.lifelong.objective import FrozenMixture
-from dbull.methods.autoencoder import AutoencoderMethod, Clock, by_size, in_chunks, prepare
 from dbull.methods.base import Capabilities
+from dbull.methods.competitors.autoencoder import AutoencoderMethod, Clock, by_size, in_chunks, prepare
 from dbull.methods.dp_mixture import DOCUMENT, DPMixture
 from dbull.nets.augment import Augmentation
 

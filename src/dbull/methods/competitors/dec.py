@@ -13,8 +13,16 @@ from torch.nn import functional as F
 from dbull.codec.networks import Tensors
 from dbull.documents import fail
 from dbull.lifelong.learn import Progress
-from dbull.methods.autoencoder import AutoencoderMethod, Bench, Clock, by_size, descend, in_chunks, prepare
 from dbull.methods.base import Capabilities, check_number
+from dbull.methods.competitors.autoencoder import (
+    AutoencoderMethod,
+    Bench,
+    Clock,
+    by_size,
+    descend,
+    in_chunks,
+    prepare,
+)
 from dbull.nets.augment import Augmentation
 
 __all__ = ["DEC", "log_soft_assignment", "target_distribution"]

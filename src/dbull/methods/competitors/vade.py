@@ -19,7 +19,8 @@ from dbull.codec.networks import Tensors, check_kind
 from dbull.lifelong.learn import Progress, decayed
 from dbull.lifelong.objective import entropy
 from dbull.lifelong.training import EpochTerms
-from dbull.methods.autoencoder import (
+from dbull.methods.base import Capabilities, check_number
+from dbull.methods.competitors.autoencoder import (
     AutoencoderMethod,
     Bench,
     Clock,
@@ -28,7 +29,6 @@ from dbull.methods.autoencoder import (
     in_chunks,
     prepare,
 )
-from dbull.methods.base import Capabilities, check_number
 from dbull.nets.adam import Adam
 from dbull.nets.augment import Augmentation
 from dbull.nets.vae import VAE
