@@ -6,7 +6,7 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Generator, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -41,14 +41,13 @@ from dbull.methods.base import (
 )
 from dbull.methods.dbull_choices import choose, choose_again
 from dbull.methods.dbull_storage import save
-from dbull.methods.storing import Origin, now
+from dbull.methods.storing import now
 from dbull.mixture.posterior import mean_weights
 from dbull.nets.augment import Augmentation
 from dbull.probability.normal_wishart import expected_covariance
 
-__all__ = ["DBULL", "Progress"]
 
-
+@dataclass(kw_only=True, eq=False, repr=False)
 class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, DensityMixin, BaseEstimator):
     """Deep Bayesian clustering: a variational autoencoder whose prior is a Dirichlet process mixture.
 
@@ -174,80 +173,39 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
     told_shape_as = "image_shape"  # the runner fills this in for images
     capabilities = Capabilities(learns_representation=True, learns_k=True, expands=True, remembers=True)
     watched_as = "callback"  # the runner listens here; who listens decides no number and is no setting
-    state_: LearnerState
-    labels_: NDArray[np.int64]
-    elbo_: float
-    report_: ArrivalReport
-    origin_: Origin
 
-    def __init__(
-        self,
-        *,
-        objective: str = "default",
-        kind: str = "auto",
-        image_shape: tuple[int, ...] | None = None,
-        encoder: str = "auto",
-        latent_dim: str | int = "auto",
-        hidden_dims: str | tuple[int, ...] = "auto",
-        likelihood: str = "auto",
-        front_end: str | bool = "auto",
-        augment: str | Augmentation | None = "auto",
-        pretraining: str = "end-to-end",
-        neighbourhood: str | float = "auto",
-        n_neighbours: str | int = "auto",
-        join: str | float = "auto",
-        use_encoder_variance: bool = False,
-        concentration: float = 1.0,
-        max_evidence: str | float | None = "auto",
-        pooling: str | float = "auto",
-        max_clusters: int = 1000,
-        epochs: str | int = "auto",
-        joint_epochs: str | int = "auto",
-        batch_size: str | int = "auto",
-        learning_rate: str | float = "auto",
-        random_state: Any = None,
-        device: str = "cpu",
-        replay: str = "auto",
-        n_replay: str | int = "auto",
-        consistency: str | float = "auto",
-        carry: str | bool = "auto",
-        novelty: str | bool = "auto",
-        freeze: str | bool = "auto",
-        strict_scale: bool = False,
-        callback: Callable[[Progress], object] | None = None,
-    ):
-        self.objective = objective
-        self.kind = kind
-        self.image_shape = image_shape
-        self.encoder = encoder
-        self.latent_dim = latent_dim
-        self.hidden_dims = hidden_dims
-        self.likelihood = likelihood
-        self.front_end = front_end
-        self.augment = augment
-        self.pretraining = pretraining
-        self.neighbourhood = neighbourhood
-        self.n_neighbours = n_neighbours
-        self.join = join
-        self.use_encoder_variance = use_encoder_variance
-        self.concentration = concentration
-        self.max_evidence = max_evidence
-        self.pooling = pooling
-        self.max_clusters = max_clusters
-        self.epochs = epochs
-        self.joint_epochs = joint_epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.random_state = random_state
-        self.device = device
-        self.replay = replay
-        self.n_replay = n_replay
-        self.consistency = consistency
-        self.carry = carry
-        self.novelty = novelty
-        self.freeze = freeze
-        self.strict_scale = strict_scale
-        self.callback = callback
+    objective: str = "default"
+    kind: str = "auto"
+    image_shape: tuple[int, ...] | None = None
+    encoder: str = "auto"
+    latent_dim: str | int = "auto"
+    hidden_dims: str | tuple[int, ...] = "auto"
+    likelihood: str = "auto"
+    front_end: str | bool = "auto"
+    augment: str | Augmentation | None = "auto"
+    pretraining: str = "end-to-end"
+    neighbourhood: str | float = "auto"
+    n_neighbours: str | int = "auto"
+    join: str | float = "auto"
+    use_encoder_variance: bool = False
+    concentration: float = 1.0
+    max_evidence: str | float | None = "auto"
+    pooling: str | float = "auto"
+    max_clusters: int = 1000
+    epochs: str | int = "auto"
+    joint_epochs: str | int = "auto"
+    batch_size: str | int = "auto"
+    learning_rate: str | float = "auto"
+    random_state: Any = None
+    device: str = "cpu"
+    replay: str = "auto"
+    n_replay: str | int = "auto"
+    consistency: str | float = "auto"
+    carry: str | bool = "auto"
+    novelty: str | bool = "auto"
+    freeze: str | bool = "auto"
+    strict_scale: bool = False
+    callback: Callable[[Progress], object] | None = None
 
     def fit(self, X: ArrayLike, y: object = None) -> DBULL:
         """Forget everything, then learn the data set X. `y` is ignored.
@@ -362,11 +320,6 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
     def _drained(self, learning: Generator[Progress, None, Result]) -> Result:
         result, self.history_ = drained(learning, self.callback)
         return result
-
-    def fit_predict(self, X: ArrayLike, y: object = None, **kwargs: Any) -> NDArray[np.int64]:
-        """Learn X and return the cluster id of each row."""
-        labels: NDArray[np.int64] = self.fit(X).labels_
-        return labels
 
     def transform(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the latent mean of each row, (n_samples, latent_dim)."""
@@ -548,7 +501,7 @@ class DBULL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Den
         change(state)
         self._adopt(state)
         if hasattr(self, "labels_"):
-            self.labels_ = state.ledger.resolve(self.labels_)
+            self.labels_: NDArray[np.int64] = state.ledger.resolve(self.labels_)
         return self
 
     def __sklearn_is_fitted__(self) -> bool:

@@ -35,8 +35,6 @@ from dbull.nets.vae import ENCODERS, VAE, NetworkShape
 if TYPE_CHECKING:
     from dbull.methods.dbull import DBULL
 
-__all__ = ["Choices", "choose", "choose_again"]
-
 IDENTITY_WIDTH = 10  # rows up to this wide are clustered as they are unless a network is asked for
 
 

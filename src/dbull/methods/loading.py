@@ -12,8 +12,6 @@ from dbull.methods.storing import restore
 from dbull.nets.augment import Augmentation
 from dbull.store import ModelFolder
 
-__all__ = ["load"]
-
 # The name that a folder has for a method -> module and class, imported when one is met.
 STORED = {
     "curl": ("competitors.curl", "CURL"),
