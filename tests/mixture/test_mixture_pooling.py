@@ -92,7 +92,7 @@ def test_pooled_rows_are_rows():
 
 
 def test_pooled_share_is_a_part_of_the_evidence():
-    s = FitSettings(pooled_share=0.1, max_evidence=500.0)
+    s = FitSettings(pooling=0.1, max_evidence=500.0)
     assert s.pooled_rows(200, 3) == pytest.approx(20.0)
     assert s.pooled_rows(5000, 3) == pytest.approx(50.0)  # 5000 rows count as 500
     assert FitSettings().pooled_rows(5000, 3) == 0.0
@@ -102,7 +102,7 @@ def test_pooled_fit_at_full_weight():
     """When all observations count in full again, so does the expectation: as a share of all rows."""
     z = gaussian_clusters(np.random.default_rng(1), (300, 200, 100), 2)[0]
     memory = StatsMemory.empty(2)
-    _, fitted = run(memory, z, FitSettings(pooled_share=0.1, max_evidence=200.0))
+    _, fitted = run(memory, z, FitSettings(pooling=0.1, max_evidence=200.0))
     assert fitted.weight == pytest.approx(200 / 600)
     assert fitted.prior.dof == pytest.approx(2 + 2 + 0.1 * 600)
     assert float(memory.total.counts.sum()) == pytest.approx(600)
@@ -113,7 +113,7 @@ def test_pooled_fit_finds_clusters_and_evens_out_shapes():
     spreads = {}
     for share in (0.0, 0.5):
         memory = StatsMemory.empty(2)
-        _, fitted = run(memory, z, FitSettings(pooled_share=share))
+        _, fitted = run(memory, z, FitSettings(pooling=share))
         assert memory.n_components == 2
         dets = torch.logdet(expected_covariance(fitted.posterior.components))
         spreads[share] = float(dets.max() - dets.min())

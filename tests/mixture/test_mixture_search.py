@@ -252,7 +252,7 @@ def test_max_components_is_never_exceeded():
     rng = np.random.default_rng(15)
     z, _ = gaussian_clusters(rng, [60] * 6, 2)
     for limit in (1, 2, 4):
-        search = make_search(z, max_components=limit)
+        search = make_search(z, max_clusters=limit)
         sizes = [step.n_components for step in search.run()]
         assert max(sizes) == limit
 

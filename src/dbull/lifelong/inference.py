@@ -63,10 +63,10 @@ def row_bounds(vae: VAE, mixture: FrozenMixture, values: Tensor, inputs: Tensor,
     noises = torch.cat([half, -half]).to(device)
     bounds = []
     for some_values, some_inputs in zip(values.split(CHUNK_ROWS), inputs.split(CHUNK_ROWS), strict=True):
-        mean, log_var = vae.encode(padded(some_inputs).to(device))
+        encoded = vae.encode(padded(some_inputs).to(device))
         shown = padded(some_values).to(device)
         draws = [
-            row_terms(vae, mixture, shown, mean, log_var, noise.expand_as(mean)).elbo for noise in noises
+            row_terms(vae, mixture, shown, encoded, noise.expand_as(encoded[0])).elbo for noise in noises
         ]
         bounds.append(torch.stack(draws).mean(0)[: len(some_values)].cpu().to(torch.float64))
     return torch.cat(bounds)

@@ -259,17 +259,13 @@ class DPMixture(Stored, ClusterMixin, DensityMixin, BaseEstimator):
             raise ValueError(f"fresh_sizes must be a tuple of whole numbers; got {self.fresh_sizes!r}.")
         for size in self.fresh_sizes:
             check_number("each of fresh_sizes", size, at_least=2, whole=True)
-        max_evidence: float | None = None
-        if self.max_evidence is None:
-            max_evidence = math.inf
-        elif self.max_evidence != "auto":
+        if self.max_evidence not in ("auto", None):
             check_number("max_evidence", self.max_evidence, above=0, also="'auto' or None")
-            max_evidence = float(self.max_evidence)
         fixed: MixturePrior | None = None
         if self.prior == "paper":
             fixed = paper_prior(n_columns, float(self.concentration))
-        search = SearchSettings(fresh_sizes=tuple(self.fresh_sizes), max_components=self.max_clusters)
-        return FitSettings(fixed, float(self.concentration), max_evidence, search=search)
+        search = SearchSettings(fresh_sizes=tuple(self.fresh_sizes), max_clusters=self.max_clusters)
+        return FitSettings(fixed, float(self.concentration), self.max_evidence, search=search)
 
     def _points(self, rows: NDArray[np.float64]) -> Points:
         """Return rows in the coordinates in which statistics are kept; what is too far out stays in reach."""

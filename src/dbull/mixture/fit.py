@@ -28,27 +28,29 @@ class FitSettings:
     """What to fit and how.
 
     `prior` None means: in the units of the data, in step with the statistics. `max_evidence` is the number of
-    observations that may speak when structure is decided, math.inf for all of them; None means
-    `default_evidence`.
+    observations that may speak when structure is decided: "auto" for `default_evidence`, None for all.
     """
 
     prior: MixturePrior | None = None
     concentration: float = 1.0
-    max_evidence: float | None = None
+    max_evidence: str | float | None = "auto"
     search_rows: int = 10_000  # structure is searched on a sample of this size first
     final_laps: int = 20
     final_tolerance: float = 1e-6
-    pooled_share: float = 0.0  # part of the evidence that the expectation of a covariance counts for
+    pooling: float = 0.0  # part of the evidence that the expectation of a covariance counts for
     search: SearchSettings = field(default_factory=SearchSettings)
 
     def weight(self, n_rows: int, n_dims: int, n_components: int) -> float:
         """Return how much each of `n_rows` observations counts when structure is decided."""
-        allowed = default_evidence(n_dims, n_components) if self.max_evidence is None else self.max_evidence
+        if self.max_evidence is None:
+            return 1.0
+        auto = self.max_evidence == "auto"
+        allowed = default_evidence(n_dims, n_components) if auto else float(self.max_evidence)
         return min(1.0, allowed / n_rows)
 
     def pooled_rows(self, n_rows: int, n_dims: int) -> float:
         """Return how many observations, weighted like the others, the expected covariance counts for."""
-        return self.pooled_share * n_rows * self.weight(n_rows, n_dims, 1)
+        return self.pooling * n_rows * self.weight(n_rows, n_dims, 1)
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ class SearchSettings:
     min_birth_rows: float = 4.0  # a component with fewer rows is not expanded
     min_effective_rows: float = 5.0  # newborns with less evidence than this are dissolved,
     min_rows_per_dim: float = 0.5  # and with less than this per dimension
-    max_components: int = 1000
+    max_clusters: int = 1000
     max_rounds: int = 30
     second_chances: int = 1  # quiet rounds in which failed births are tried again with other seeds
     max_laps: int = 50
@@ -199,7 +199,7 @@ class Search:
             target = memory.ids.index(component_id)
             # A target without a past makes room for one child, but then one child alone is no change.
             newborn = int(not memory.established[target])
-            room = s.max_components - memory.n_components + newborn
+            room = s.max_clusters - memory.n_components + newborn
             rows = float(memory.stream.counts[target])
             if room < 1 + newborn or rows < s.min_birth_rows or self.tried("birth", (component_id,), rows):
                 continue
