@@ -25,8 +25,6 @@ from dbull.mixture.updates import (
     summary_under,
 )
 
-__all__ = ["COLLECT_RESPONSIBILITY", "propose_birth"]
-
 COLLECT_RESPONSIBILITY = 0.1  # the paper's threshold for the points of a cluster
 STILL = 1e-3  # share of the points that may still move when a fresh mixture counts as converged
 CHECK_EVERY = 5  # steps of a fresh mixture between two looks at its bound

@@ -17,8 +17,6 @@ from dbull.mixture.stats import SufficientStats
 from dbull.probability import normal_wishart as nw
 from dbull.probability import stick_breaking as sb
 
-__all__ = ["ElboTerms", "elbo_after_global_step", "elbo_terms"]
-
 
 @dataclass(frozen=True)
 class ElboTerms:

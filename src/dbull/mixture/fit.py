@@ -17,8 +17,6 @@ from dbull.mixture.search import FitProgress, Search, SearchSettings, memoized_l
 from dbull.mixture.stats import SufficientStats
 from dbull.mixture.updates import Points, n_features
 
-__all__ = ["FitSettings", "Fitted", "default_evidence", "fit_data_set"]
-
 OBSERVATIONS_PER_PARAMETER = 36.0
 MIN_EVIDENCE = 1000.0
 

@@ -21,8 +21,6 @@ from dbull.mixture.prior import MixturePrior, adapted_prior
 from dbull.mixture.stats import SufficientStats
 from dbull.mixture.updates import Points, local_summary, summarize
 
-__all__ = ["FitProgress", "Search", "SearchSettings", "memoized_laps"]
-
 ADAPTED = 0.05  # relative change of expected variance or of weight that is too small to go on for
 
 

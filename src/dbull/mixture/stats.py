@@ -12,8 +12,6 @@ from operator import add
 import torch
 from torch import Tensor
 
-__all__ = ["SufficientStats"]
-
 
 @dataclass(frozen=True)
 class SufficientStats:

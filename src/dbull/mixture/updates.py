@@ -26,17 +26,6 @@ from dbull.mixture.stats import SufficientStats
 from dbull.probability import normal_wishart as nw
 from dbull.probability import stick_breaking as sb
 
-__all__ = [
-    "Points",
-    "local_step",
-    "local_summary",
-    "log_joint",
-    "log_predictive",
-    "memberships",
-    "most_probable",
-    "summarize",
-]
-
 CHUNK_NUMBERS = 1 << 20  # numbers in one chunk of Phi and of log rho together
 MIN_CHUNK_ROWS = 32
 

@@ -15,8 +15,6 @@ from torch import Tensor, nn
 
 from dbull.errors import DataError
 
-__all__ = ["IMAGENET_MEAN", "IMAGENET_STD", "ResNet50Features", "extract_features", "load_resnet50"]
-
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 _POOL = 3
