@@ -20,8 +20,8 @@ from dbull.errors import DataError
 from dbull.lifelong.codes import CodeMixture
 from dbull.lifelong.settings import PAPER
 from dbull.lifelong.training import Trainer, TrainingRows
-from dbull.mixture.fit import FitSettings
 from dbull.mixture.memory import StatsMemory
+from dbull.mixture.settings import FitSettings
 from dbull.nets.inputs import fit_inputs
 from dbull.nets.vae import VAE, NetworkShape
 

@@ -5,9 +5,8 @@ import pytest
 import torch
 
 from dbull.lifelong.codes import CodeMixture
-from dbull.mixture.fit import FitSettings
 from dbull.mixture.memory import StatsMemory
-from dbull.mixture.search import SearchSettings
+from dbull.mixture.settings import FitSettings, SearchSettings
 from dbull.mixture.updates import Points, summarize
 from synthetic import gaussian_clusters
 

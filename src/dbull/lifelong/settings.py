@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field, replace
 
 from dbull.lifelong.past import IMPRINT_RANK
-from dbull.mixture.fit import FitSettings
+from dbull.mixture.settings import FitSettings
 
 __all__ = ["OBJECTIVES", "PRETRAININGS", "LearnSettings", "Recipe", "epochs_for", "recipe_for", "replay_for"]
 
