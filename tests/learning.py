@@ -6,9 +6,9 @@ import torch
 
 from dbull.lifelong.codes import CodeMixture, CodeSearch
 from dbull.lifelong.settings import GraphSettings, LearnSettings, TrainingSettings
-from dbull.mixture.fit import FitSettings
 from dbull.mixture.memory import StatsMemory
 from dbull.mixture.prior import paper_prior
+from dbull.mixture.settings import FitSettings
 from dbull.mixture.updates import Points
 
 # The terms of the paper; what is added to them is named by the test.

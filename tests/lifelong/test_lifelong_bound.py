@@ -188,7 +188,7 @@ def test_bound_of_rows_and_divergences_is_below_the_evidence():
     ]
     # A single cluster for sure: the expected log of its weight and the divergence of its stick stand for the
     # chance that the process opens another, which the evidence above does not know.
-    bound = np.mean(bounds) + divergence.component_divergence - n_rows * expected_log_weight(posterior)
+    bound = np.mean(bounds) + divergence.minus_component_divergence - n_rows * expected_log_weight(posterior)
     error = np.std(bounds) / math.sqrt(300)
     assert bound < evidence + 3 * error
     assert bound > evidence - 1.5

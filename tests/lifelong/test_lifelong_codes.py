@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from dbull.lifelong.codes import CodeSearch
-from dbull.mixture.fit import FitSettings
 from dbull.mixture.posterior import global_step
-from dbull.mixture.search import SearchSettings
+from dbull.mixture.settings import FitSettings, SearchSettings
 from dbull.mixture.updates import Points, summarize
 from learning import nothing, searched
 from synthetic import gaussian_clusters

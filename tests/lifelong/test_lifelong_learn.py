@@ -16,7 +16,7 @@ from dbull.lifelong.objective import FrozenMixture, entropy
 from dbull.lifelong.settings import RECIPES, GraphSettings, TrainingSettings, epochs_for
 from dbull.lifelong.state import LearnerState
 from dbull.lifelong.training import EpochTerms, Trainer, TrainingRows
-from dbull.mixture.fit import FitSettings
+from dbull.mixture.settings import FitSettings
 from dbull.mixture.updates import Points, local_step, log_joint, summarize
 from dbull.nets.augment import MaskingNoise
 from dbull.nets.inputs import fit_inputs

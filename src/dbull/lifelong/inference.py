@@ -99,7 +99,7 @@ def elbo_of(state: LearnerState, values: Tensor, inputs: Tensor, codes: Tensor) 
         # A predictive density integrates the posterior out, so a sum of them is no bound.
         total = float(state.code_bounds(codes).sum()) - len(codes) * log_volume(state)
     divergence = elbo_terms(state.prior, state.posterior, state.memory.total)
-    return total + divergence.stick_divergence + divergence.component_divergence
+    return total + divergence.minus_stick_divergence + divergence.minus_component_divergence
 
 
 def log_volume(state: LearnerState) -> float:

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, field
 
 from dbull.lifelong.past import IMPRINT_RANK
-from dbull.mixture.fit import FitSettings
+from dbull.mixture.settings import FitSettings
 
 OBJECTIVES = ("default", "paper")
 PRETRAININGS = ("end-to-end", "stacked")

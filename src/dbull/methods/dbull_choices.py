@@ -28,8 +28,7 @@ from dbull.lifelong.settings import (
 from dbull.lifelong.state import LearnerState
 from dbull.methods.base import check_number
 from dbull.methods.devices import check_device
-from dbull.mixture.fit import FitSettings
-from dbull.mixture.search import SearchSettings
+from dbull.mixture.settings import FitSettings, SearchSettings
 from dbull.nets.augment import Augmentation, ImageShifts, MaskingNoise
 from dbull.nets.inputs import KINDS, InputView, fit_inputs, guess_kind
 from dbull.nets.likelihood import LIKELIHOODS, choose_likelihood
