@@ -17,11 +17,12 @@ from torch.nn import functional as F
 from dbull import DBULL
 from dbull.data import load
 from dbull.errors import DataError
-from dbull.lifelong.codes import CodeMixture
+from dbull.lifelong.codes import CodeMixture, CodeSearch
 from dbull.lifelong.settings import PAPER
 from dbull.lifelong.training import Trainer, TrainingRows
-from dbull.mixture.fit import FitSettings
 from dbull.mixture.memory import StatsMemory
+from dbull.mixture.prior import paper_prior
+from dbull.mixture.updates import Points
 from dbull.nets.inputs import fit_inputs
 from dbull.nets.vae import VAE, NetworkShape
 
@@ -65,24 +66,23 @@ def main() -> None:
     vae = VAE(NetworkShape(784, 784, 10, hidden_dims=PAPER.hidden_dims))
     twin = VAE(NetworkShape(784, 784, 10, hidden_dims=PAPER.hidden_dims))
     data = TrainingRows.of(values, inputs, None, 10)
-    trainer = Trainer(vae, view, data, None, None, 0.0, 0.0, 256, generator)
-    mixture = CodeMixture(
-        StatsMemory.empty(10), FitSettings(pooled_share=PAPER.pooled_share), False, generator
-    )
+    trainer = Trainer(view, vae, data, None, PAPER.settings.training, generator)
+    search = CodeSearch(PAPER.settings.mixture, generator)
+    mixture = CodeMixture.of_past(StatsMemory.empty(10), paper_prior(10))
     bare = [bare_epoch(twin, x, 256)]
-    alone, search = [], []
+    alone, searches = [], []
     trainer.epoch(lambda _: 1e-3)
-    mixture.search(*trainer.encode())
+    mixture = search(mixture, Points.from_rows(trainer.encode()[0]))
     for _ in range(options.rounds):
         bare.append(bare_epoch(twin, x, 256))
         started = perf_counter()
         trainer.epoch(lambda _: 3e-4, mixture.frozen("cpu"))
         alone.append(perf_counter() - started)
         started = perf_counter()
-        mixture.search(*trainer.encode())
-        search.append(perf_counter() - started)
-    epoch, ours, between = np.median(bare), np.median(alone), np.median(search)
-    n_pretraining, n_joint = PAPER.epoch_range[0], PAPER.n_joint_epochs
+        mixture = search(mixture, Points.from_rows(trainer.encode()[0]))
+        searches.append(perf_counter() - started)
+    epoch, ours, between = np.median(bare), np.median(alone), np.median(searches)
+    n_pretraining, n_joint = PAPER.epoch_range[0], PAPER.settings.training.joint_epochs
     whole = (n_pretraining + n_joint) * ours + n_joint * between
     print(f"{len(x):,} rows, networks {PAPER.hidden_dims}, batches of 256, {torch.get_num_threads()} threads")
     print(f"bare PyTorch epoch             {epoch:7.1f} s   {len(x) / epoch:9,.0f} rows/s")

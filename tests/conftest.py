@@ -23,6 +23,7 @@ def few_epochs(monkeypatch):
     """Recipes with hardly any training, for what does not depend on how well anything is learned."""
     from dbull.lifelong.settings import RECIPES
 
-    few = {"epoch_range": (2, 2), "n_novel_epochs": 3, "n_familiar_epochs": 2, "n_novel_joint_epochs": 1}
+    few = {"novel_epochs": 3, "familiar_epochs": 2, "novel_joint_epochs": 1}
     for key, recipe in RECIPES.items():
-        monkeypatch.setitem(RECIPES, key, replace(recipe, **few))
+        settings = replace(recipe.settings, training=replace(recipe.settings.training, **few))
+        monkeypatch.setitem(RECIPES, key, replace(recipe, settings=settings, epoch_range=(2, 2)))

@@ -4,24 +4,6 @@ import difflib
 import errno
 from collections.abc import Collection
 
-__all__ = [
-    "AlreadyLearnedError",
-    "ConflictError",
-    "DataError",
-    "DbullError",
-    "FolderInUseError",
-    "MethodError",
-    "ModelFileError",
-    "ModelWriteError",
-    "NumericalError",
-    "OutputError",
-    "ResultsError",
-    "SettingsError",
-    "check_known",
-    "did_you_mean",
-    "not_written",
-]
-
 _WRONG_PLACE = (
     *(errno.ENOENT, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EINVAL),
     *(errno.EACCES, errno.EPERM, errno.EROFS),

@@ -11,8 +11,6 @@ from typing import IO
 
 from dbull.errors import DbullError, SettingsError, not_written
 
-__all__ = ["check_place", "replacing", "sync_folder"]
-
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 # What a folder that cannot be flushed answers; the rename is then as safe as the file system makes it.
 _NO_FOLDER_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES, errno.EPERM}

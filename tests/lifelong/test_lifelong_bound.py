@@ -11,6 +11,7 @@ from scipy.special import digamma
 from dbull import NumericalError
 from dbull.lifelong.inference import encode_rows, row_bounds
 from dbull.lifelong.objective import FrozenMixture, entropy, row_terms
+from dbull.lifelong.settings import TrainingSettings
 from dbull.lifelong.training import Trainer, TrainingRows
 from dbull.mixture.elbo import elbo_terms
 from dbull.mixture.posterior import global_step
@@ -96,14 +97,18 @@ def test_reconstruction_on_average_over_noise(vae, mixture):
             (
                 torch.tensor(weights / weights.sum())
                 * row_terms(
-                    vae, mixture, values.expand(60, -1), mean.expand(60, -1), log_var.expand(60, -1), at_nodes
+                    vae,
+                    mixture,
+                    values.expand(60, -1),
+                    (mean.expand(60, -1), log_var.expand(60, -1)),
+                    at_nodes,
                 ).reconstruction
             ).sum()
         )
         n = 20_000
         noise = torch.randn(n, N_DIMS, generator=torch.Generator().manual_seed(0))
         drawn = row_terms(
-            vae, mixture, values.expand(n, -1), mean.expand(n, -1), log_var.expand(n, -1), noise
+            vae, mixture, values.expand(n, -1), (mean.expand(n, -1), log_var.expand(n, -1)), noise
         ).reconstruction
     assert abs(float(drawn.mean()) - exact) < 5 * float(drawn.std()) / math.sqrt(n)
 
@@ -183,7 +188,7 @@ def test_bound_of_rows_and_divergences_is_below_the_evidence():
     ]
     # A single cluster for sure: the expected log of its weight and the divergence of its stick stand for the
     # chance that the process opens another, which the evidence above does not know.
-    bound = np.mean(bounds) + divergence.component_divergence - n_rows * expected_log_weight(posterior)
+    bound = np.mean(bounds) + divergence.minus_component_divergence - n_rows * expected_log_weight(posterior)
     error = np.std(bounds) / math.sqrt(300)
     assert bound < evidence + 3 * error
     assert bound > evidence - 1.5
@@ -201,7 +206,7 @@ def test_codes_that_are_not_finite_are_noticed_before_the_search():
     values = view.values(rows)
     vae = VAE(NetworkShape(6, 6, N_DIMS, "mlp", (8,), "gaussian"))
     data = TrainingRows.of(values, view.inputs(values), None, N_DIMS)
-    trainer = Trainer(vae, view, data, None, None, 0.0, 0.0, 16, torch.Generator())
+    trainer = Trainer(view, vae, data, None, TrainingSettings(batch_size=16), torch.Generator())
     trainer.encode()
     with torch.no_grad():
         vae.mean_head.weight.fill_(math.nan)

@@ -1,15 +1,21 @@
 """The mixture on the codes: it is searched afresh if it is stuck, and components that no row chooses go."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
-from dbull.lifelong.codes import CodeMixture
-from dbull.mixture.fit import FitSettings
-from dbull.mixture.memory import StatsMemory
-from dbull.mixture.search import SearchSettings
+from dbull.lifelong.codes import CodeSearch
+from dbull.mixture.posterior import global_step
+from dbull.mixture.settings import FitSettings, SearchSettings
 from dbull.mixture.updates import Points, summarize
+from learning import nothing, searched
 from synthetic import gaussian_clusters
+
+
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
 
 
 @pytest.fixture
@@ -19,96 +25,117 @@ def codes():
 
 
 @pytest.fixture
-def mixture(codes):
-    found = CodeMixture(StatsMemory.empty(3), FitSettings(), False, torch.Generator().manual_seed(0))
-    found.search(codes, None)
+def points(codes):
+    return Points.from_rows(codes)
+
+
+@pytest.fixture
+def fit(codes):
+    found = searched(codes)
     assert found.memory.n_components == 2
     return found
 
 
-def spread_thinly(mixture, codes, established):
+def spread_thinly(fit, points, established):
     """Add a component that has a third of every row and is the first choice of none."""
-    mixture.memory.add_components(1)
-    mixture.memory.established[-1] = established
-    third = torch.full((len(codes), 1), 1 / 3)
-    mixture.responsibilities = torch.cat([mixture.responsibilities * 2 / 3, third], dim=1)
-    mixture.memory.refill([summarize(mixture.responsibilities.double().log(), Points.from_rows(codes))])
+    memory = fit.memory.coarse()
+    memory.add_components(1)
+    memory.established[-1] = established
+    third = torch.full((len(points), 1), 1 / 3)
+    responsibilities = torch.cat([fit.responsibilities * 2 / 3, third], dim=1)
+    memory.refill([summarize(responsibilities.double().log(), points)])
+    return replace(fit, memory=memory, responsibilities=responsibilities)
 
 
-def test_nothing_happens_where_all_are_chosen(mixture, codes):
-    before = mixture.fitted, mixture.labels, mixture.memory.stream
-    mixture.dissolve_unchosen(codes, None)
-    assert (mixture.fitted, mixture.labels, mixture.memory.stream) == before
+def test_nothing_happens_where_all_are_chosen(fit, points):
+    assert fit.without_unchosen(points) is fit
 
 
-def test_a_newborn_that_no_row_chooses_goes(mixture, codes):
-    labels, ids = mixture.labels, mixture.memory.ids
-    counts, means = mixture.memory.total.counts, mixture.fitted.posterior.components.mean
-    spread_thinly(mixture, codes, established=False)
-    mixture.dissolve_unchosen(codes, None)
-    assert mixture.memory.ids == ids
-    assert torch.equal(mixture.labels, labels)
-    assert torch.allclose(mixture.responsibilities.sum(1), torch.ones(len(codes)))
-    torch.testing.assert_close(mixture.memory.total.counts, counts, rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(mixture.fitted.posterior.components.mean, means, rtol=1e-4, atol=1e-4)
+def test_a_newborn_that_no_row_chooses_goes(fit, points):
+    after = spread_thinly(fit, points, established=False).without_unchosen(points)
+    assert after.memory.ids == fit.memory.ids
+    assert torch.equal(after.labels, fit.labels)
+    assert torch.allclose(after.responsibilities.sum(1), torch.ones(len(points)))
+    torch.testing.assert_close(after.memory.total.counts, fit.memory.total.counts, rtol=1e-5, atol=1e-5)
+    means = after.posterior.components.mean, fit.posterior.components.mean
+    torch.testing.assert_close(*means, rtol=1e-4, atol=1e-4)
 
 
-def test_places_follow(mixture, codes):
+def test_places_follow(fit, points):
     """The component that goes is not the last one."""
-    spread_thinly(mixture, codes, established=False)
+    thin = spread_thinly(fit, points, established=False)
     order = torch.tensor([2, 0, 1])
-    mixture.memory.select(order)
-    mixture.responsibilities = mixture.responsibilities[:, order]
-    before, mixture.labels = mixture.labels, mixture.labels + 1
-    mixture.dissolve_unchosen(codes, None)
-    assert torch.equal(mixture.labels, before)
+    memory = thin.memory.coarse()
+    memory.select(order)
+    moved = replace(
+        thin, memory=memory, responsibilities=thin.responsibilities[:, order], labels=thin.labels + 1
+    )
+    assert torch.equal(moved.without_unchosen(points).labels, fit.labels)
 
 
-def test_the_past_stays_though_no_row_chooses_it(mixture, codes):
-    spread_thinly(mixture, codes, established=True)
-    mixture.dissolve_unchosen(codes, None)
-    assert mixture.memory.n_components == 3
+def test_the_past_stays_though_no_row_chooses_it(fit, points):
+    thin = spread_thinly(fit, points, established=True)
+    assert thin.without_unchosen(points).memory.n_components == 3
 
 
-def test_what_is_stuck_is_found_afresh(mixture, codes):
-    memory = StatsMemory.empty(3)
-    stuck = CodeMixture(memory, FitSettings(), False, torch.Generator().manual_seed(1))
-    stuck.search(codes, None, births=False)
-    assert memory.n_components == 1
-    low = stuck.fitted.bound
-    stuck.search_afresh(codes, None, torch.Generator().manual_seed(0), least_gain=10.0)
-    assert (memory.n_components, stuck.fitted.bound) == (1, low), "not enough of a gain"
-    stuck.search_afresh(codes, None, torch.Generator().manual_seed(0))
-    assert stuck.memory is memory
-    assert stuck.fitted.bound > low
-    assert torch.equal(stuck.labels, mixture.labels)
-    assert torch.equal(stuck.responsibilities, mixture.responsibilities)
-    assert torch.equal(memory.total.sum_zz, mixture.memory.total.sum_zz)
-    assert memory.fold() == {0: 0, 1: 1}
-    stuck.search(codes, None)  # and it can go on from there
-    assert memory.n_components == 2
+def test_a_search_changes_nothing_that_it_was_given(fit, points):
+    """What was found before stays whole, whatever is found from it."""
+    ids, counts = fit.memory.ids, fit.memory.total.counts.clone()
+    batches = list(fit.memory.batches)
+    moved = Points.from_rows(points.zt.T.flip(0) + 1.0)
+    after = CodeSearch(FitSettings(), seeded(3))(fit, moved)
+    assert after.memory is not fit.memory
+    assert (fit.memory.ids, fit.memory.batches) == (ids, batches)
+    assert torch.equal(fit.memory.total.counts, counts)
+    assert after.changed_share == float((after.holders != fit.holders).double().mean())
 
 
-def test_what_is_better_stays(mixture, codes):
-    """Afresh nothing is found where births are off; the generator of the mixture is not touched."""
-    mixture.settings = FitSettings(search=SearchSettings(fresh_sizes=()))
-    before = mixture.fitted, mixture.labels, mixture.memory.stream
-    numbers = mixture.generator.get_state()
-    mixture.search_afresh(codes, None, torch.Generator().manual_seed(0))
-    assert (mixture.fitted, mixture.labels, mixture.memory.stream) == before
-    assert torch.equal(mixture.generator.get_state(), numbers)
+def test_what_is_stuck_is_found_afresh(fit, points, codes):
+    stuck = searched(codes, seed=0, births=False)
+    assert stuck.memory.n_components == 1
+    search = CodeSearch(FitSettings(), seeded(0))
+    assert search.afresh(stuck, points, least_gain=10.0) is stuck, "not enough of a gain"
+    found = search.afresh(stuck, points, least_gain=0.0)
+    assert found.bound > stuck.bound
+    assert torch.equal(found.labels, fit.labels)
+    assert torch.equal(found.responsibilities, fit.responsibilities)
+    assert torch.equal(found.memory.total.sum_zz, fit.memory.total.sum_zz)
+    assert search(found, points).memory.n_components == 2  # and it can go on from there
+
+
+def test_what_is_better_stays(fit, points):
+    """Afresh nothing is found where births are off; the generator of the search is not touched."""
+    search = CodeSearch(FitSettings(search=SearchSettings(fresh_sizes=())), seeded(0))
+    numbers = search.generator.get_state()
+    assert search.afresh(fit, points, least_gain=0.0) is fit
+    assert torch.equal(search.generator.get_state(), numbers)
+
+
+def test_before_any_row_the_past_is_as_it_was(fit, points):
+    memory = fit.memory.coarse()
+    memory.fold()
+    before = type(fit).of_past(memory, fit.prior)
+    assert (len(before.labels), before.responsibilities.shape) == (0, (0, 2))
+    expected = global_step(fit.prior, memory.total)
+    assert torch.equal(before.posterior.components.mean, expected.components.mean)
+    assert len(nothing(3).memory.ids) == 0
+
+
+def test_two_that_were_searched_apart_become_one(fit, points, codes):
+    """Components and rows of the second stand behind; newborns keep ids of their own."""
+    far = searched(codes + 1000.0)
+    both = fit.joined(far)
+    assert both.memory.ids == (0, 1, 2, 3)
+    assert both.prior is fit.prior
+    assert torch.equal(both.labels, torch.cat([fit.labels, far.labels + 2]))
+    assert both.responsibilities.shape == (2 * len(codes), 4)
+    counts = torch.cat([fit.memory.total.counts, far.memory.total.counts])
+    assert torch.equal(both.memory.total.counts, counts)
 
 
 def test_the_bound_is_that_of_the_evidence_that_may_speak(codes):
-    """With all evidence it is the bound that the fit reports; with less it is a smaller number of nats."""
-    capped = CodeMixture(
-        StatsMemory.empty(3), FitSettings(max_evidence=75.0), False, torch.Generator().manual_seed(0)
-    )
-    free = CodeMixture(
-        StatsMemory.empty(3), FitSettings(max_evidence=150.0), False, torch.Generator().manual_seed(0)
-    )
-    for mixture in (capped, free):
-        mixture.search(codes, None)
-    assert (capped.fitted.weight, free.fitted.weight) == (0.5, 1.0)
-    assert free.fitted.bound == pytest.approx(free.fitted.elbo, rel=1e-4)
-    assert capped.fitted.bound == pytest.approx(capped.fitted.elbo / 2, rel=0.1)
+    """With less evidence it is a smaller number of nats."""
+    capped = searched(codes, settings=FitSettings(max_evidence=75.0))
+    free = searched(codes, settings=FitSettings(max_evidence=150.0))
+    assert torch.equal(free.labels, capped.labels)
+    assert capped.bound == pytest.approx(free.bound / 2, rel=0.1)

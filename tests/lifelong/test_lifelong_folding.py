@@ -1,6 +1,6 @@
 """The end of a data set: each row is folded in once, in one place, and old clusters keep what they are."""
 
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 import numpy as np
 import pytest
@@ -9,34 +9,25 @@ import torch
 from dbull.errors import NumericalError
 from dbull.lifelong import folding
 from dbull.lifelong.inference import encode_rows
-from dbull.lifelong.learn import learn, pretrain
-from dbull.lifelong.novelty import Calibration, cluster_peak, cluster_scores, strangeness
+from dbull.lifelong.learn import FEWEST_TO_TRAIN, _schedule, learn, pretrain
+from dbull.lifelong.novelty import Calibration, Triage, cluster_peak, cluster_scores, strangeness
 from dbull.lifelong.past import encoder_fingerprint
-from dbull.lifelong.settings import LearnSettings
 from dbull.lifelong.state import LearnerState
 from dbull.mixture.posterior import global_step
 from dbull.nets.inputs import fit_inputs
 from dbull.nets.vae import VAE, NetworkShape
 from dbull.probability.normal_wishart import expected_covariance
+from learning import drained, learn_settings
 from synthetic import gaussian_clusters
 
 SETTINGS = {
-    "n_represent_epochs": 20,
-    "n_joint_epochs": 0,
-    "n_novel_epochs": 3,
-    "n_familiar_epochs": 2,
-    "batch_rows": 64,
+    "epochs": 20,
+    "joint_epochs": 0,
+    "novel_epochs": 3,
+    "familiar_epochs": 2,
+    "batch_size": 64,
     "learning_rate": 1e-2,
 }
-
-
-def drained(learning):
-    history = []
-    while True:
-        try:
-            history.append(next(learning))
-        except StopIteration as end:
-            return history, end.value[0] if isinstance(end.value, tuple) else end.value
 
 
 def make_state(rows, encoder="mlp"):
@@ -66,7 +57,7 @@ def rows(data):
 @pytest.fixture(scope="module")
 def trained(rows):
     """Networks that saw the domain, and no cluster."""
-    return drained(pretrain(make_state(rows), rows, LearnSettings(**SETTINGS), None))[1]
+    return drained(pretrain(make_state(rows), rows, learn_settings(**SETTINGS), None))[1]
 
 
 # Exact over arrivals.
@@ -78,7 +69,7 @@ def test_with_a_fixed_encoder_arrivals_add_up_to_one_shot(rows, trained, encoder
     """Whatever was born in between: all moments are those of all rows at once, each counted once."""
     monkeypatch.setattr(folding, "FEWEST_ROWS", 0)  # what small components hide is another test's matter
     state = make_state(rows, "identity") if encoder == "identity" else trained
-    settings = LearnSettings(freeze=True, novelty=False, use_encoder_variance=use_variance, **SETTINGS)
+    settings = learn_settings(freeze=True, novelty=False, use_encoder_variance=use_variance, **SETTINGS)
     for part in rows.split(110):
         state = drained(learn(state, part, settings, None))[1]
     mean, var = codes_of(state, rows)
@@ -96,7 +87,7 @@ def test_each_component_has_the_moments_of_its_rows(data, trained, encoder, monk
     monkeypatch.setattr(folding, "FEWEST_ROWS", 0)
     rows, labels = data
     state = make_state(rows, "identity") if encoder == "identity" else trained
-    settings = LearnSettings(freeze=True, novelty=False, **SETTINGS)
+    settings = learn_settings(freeze=True, novelty=False, **SETTINGS)
     for part in rows.split(110):
         state = drained(learn(state, part, settings, None))[1]
     codes = codes_of(state, rows)[0]
@@ -122,7 +113,7 @@ def test_small_components_keep_count_and_mean_alone(rows, trained, encoder):
     """Their covariance is the one that the prior expects of any component, whatever their rows."""
     state = make_state(rows, "identity") if encoder == "identity" else trained
     few = torch.cat([rows[:120], rows[:12] + 60.0])
-    state = drained(learn(state, few, LearnSettings(freeze=True, **SETTINGS), None))[1]
+    state = drained(learn(state, few, learn_settings(freeze=True, **SETTINGS), None))[1]
     total = state.memory.total
     small = (total.counts < folding.FEWEST_ROWS).nonzero()[:, 0].tolist()
     assert small
@@ -133,7 +124,7 @@ def test_small_components_keep_count_and_mean_alone(rows, trained, encoder):
 
 
 def test_after_an_arrival_nothing_of_it_is_left_beside_the_statistics(rows, trained):
-    settings = LearnSettings(**SETTINGS)
+    settings = learn_settings(**SETTINGS)
     state = drained(learn(trained, rows[:150], settings, None))[1]
     state = drained(learn(state, rows[150:], settings, None))[1]
     memory = state.memory
@@ -157,7 +148,7 @@ def test_components_with_a_past_never_go(data, trained, encoder):
     """Over four arrivals, one true cluster each: ids and owners stay, and only newborns come and go."""
     rows, labels = data
     state = make_state(rows, "identity") if encoder == "identity" else trained
-    settings = LearnSettings(join_threshold=0.03, **SETTINGS)
+    settings = learn_settings(join=0.03, **SETTINGS)
     moves = []
     for label in range(4):
         before = state
@@ -181,7 +172,7 @@ def test_births_are_told_with_their_evidence(data):
     rows, labels = data
     state = make_state(rows, "identity")
     for label in range(4):
-        state = drained(learn(state, rows[labels == label], LearnSettings(**SETTINGS), None))[1]
+        state = drained(learn(state, rows[labels == label], learn_settings(**SETTINGS), None))[1]
     births = [event for event in state.ledger.events if event.kind == "birth"]
     first = births[0].arrival
     assert [(e.arrival - first, e.clusters) for e in births] == [(i, (i,)) for i in range(4)]
@@ -192,11 +183,11 @@ def test_births_are_told_with_their_evidence(data):
 
 
 def test_statistics_of_different_encoders_are_not_added(rows, trained):
-    state = drained(learn(trained, rows[:100], LearnSettings(freeze=True, **SETTINGS), None))[1]
+    state = drained(learn(trained, rows[:100], learn_settings(freeze=True, **SETTINGS), None))[1]
     with torch.no_grad():
         state.vae.mean_head.bias += 1e-3
     with pytest.raises(NumericalError, match="encoder is not the one that the statistics were made with"):
-        next(learn(state, rows[100:], LearnSettings(**SETTINGS), None))
+        next(learn(state, rows[100:], learn_settings(**SETTINGS), None))
 
 
 # Which rows count.
@@ -205,7 +196,7 @@ def test_statistics_of_different_encoders_are_not_added(rows, trained):
 @pytest.fixture(scope="module")
 def known(rows, trained):
     """A learner of one cluster, with its scale of strangeness."""
-    state = drained(learn(trained, rows[:150], LearnSettings(freeze=True, **SETTINGS), None))[1]
+    state = drained(learn(trained, rows[:150], learn_settings(freeze=True, **SETTINGS), None))[1]
     assert state.calibrations
     return state
 
@@ -213,7 +204,7 @@ def known(rows, trained):
 def test_scales_of_strangeness_are_of_the_rows_learned(known, rows):
     """First from halves that score each other; then the usual ones of each arrival are added."""
     assert sum(c.n_rows for c in known.calibrations.values()) <= 150
-    settings = LearnSettings(freeze=True, **SETTINGS)
+    settings = learn_settings(freeze=True, **SETTINGS)
     after = drained(learn(known, rows[150:], settings, None))[1]
     inputs = known.view.inputs(known.view.values(rows[150:]))
     own = after.log_proba(codes_of(after, rows[150:])[0]).argmax(1)
@@ -230,7 +221,7 @@ def test_scales_of_strangeness_are_of_the_rows_learned(known, rows):
 
 def test_an_arrival_of_strangers_alone_changes_no_statistics(known, rows):
     """One row, far from all: too few to found a cluster, too strange to count."""
-    settings = LearnSettings(freeze=True, **SETTINGS)
+    settings = learn_settings(freeze=True, **SETTINGS)
     after = drained(learn(known, rows[:1] + 30.0, settings, None))[1]
     assert after.n_rows == 151
     assert float(after.memory.total.counts.sum()) == pytest.approx(150, rel=1e-9)
@@ -264,7 +255,7 @@ def test_novelty_when_clusters_cannot_say(known, rows):
 
 def test_little_new_is_learned_gently(known, rows):
     """A familiar arrival takes few epochs at a low rate, a new one more."""
-    settings = LearnSettings(**{**SETTINGS, "n_novel_epochs": 5, "n_familiar_epochs": 1})
+    settings = learn_settings(**{**SETTINGS, "novel_epochs": 5, "familiar_epochs": 1})
     for part, n_epochs in ((rows[150:], 1), (rows[150:] + 30.0, 5)):
         history, _ = drained(learn(known, part, settings, None))
         assert history[0].stage == "past"
@@ -273,20 +264,27 @@ def test_little_new_is_learned_gently(known, rows):
 
 
 @pytest.mark.parametrize(
-    ("first", "novel_share", "frozen", "novelty", "want"),
+    ("first", "novel_share", "given", "want"),
     [
-        (True, 1.0, False, True, (20, 2, 1.0)),
-        (False, 0.5, False, True, (7, 3, 1.0)),
-        (False, 0.15, False, True, (2, 1, 0.25)),
-        (False, 0.15, False, False, (7, 3, 1.0)),
-        (True, 1.0, True, True, (0, 0, 1.0)),
-        (False, 0.0, True, True, (0, 0, 1.0)),
+        (True, 1.0, {}, (20, 2, 1.0)),
+        (False, 0.5, {}, (7, 3, 1.0)),
+        (False, 0.15, {}, (2, 1, 0.25)),
+        (False, 0.15, {"novelty": False}, (7, 3, 1.0)),
+        (True, 1.0, {"freeze": True}, (20, 2, 1.0)),  # somebody must train them first
+        (False, 0.0, {"freeze": True}, (0, 0, 0.0)),
     ],
 )
-def test_schedule(first, novel_share, frozen, novelty, want):
-    settings = LearnSettings(20, 2, True, 1.0, n_novel_epochs=7, n_novel_joint_epochs=3, n_familiar_epochs=2)
-    got = replace(settings, novelty=novelty).schedule(first, novel_share, frozen)
-    assert (got.n_represent, got.n_joint, got.rate) == want
+def test_schedule(first, novel_share, given, want, data):
+    state = make_state(data[0])
+    state.n_data_sets = 0 if first else 1
+    more = {"novel_epochs": 7, "novel_joint_epochs": 3, "familiar_epochs": 2, **given}
+    settings = learn_settings(epochs=20, joint_epochs=2, learning_rate=1.0, **more)
+    parts = replace(Triage.all_near(50, novel_share), near_novel_share=novel_share)
+    assert astuple(_schedule(state, parts, settings)) == want
+    state.n_pretrain_rows, pretrained = 100, learn_settings(freeze=True, epochs=20)
+    assert astuple(_schedule(state, parts, pretrained)) == (0, 0, 0.0)
+    few = replace(parts, near=torch.arange(FEWEST_TO_TRAIN - 1))
+    assert _schedule(state, few, settings).epochs == (20 if first and not given else 0)
 
 
 # Copies, of which the graph says that they touch nothing.
@@ -298,7 +296,7 @@ def flood(rows, n_distinct, times):
 
 def test_a_flood_of_copies_that_a_cluster_finds_usual_founds_none(data):
     rows, labels = data
-    settings = LearnSettings(join_threshold=0.1, freeze=True, **SETTINGS)
+    settings = learn_settings(join=0.1, freeze=True, **SETTINGS)
     state = drained(pretrain(make_state(rows), rows, settings, None))[1]
     old = rows[torch.tensor(labels) < 2]
     state = drained(learn(state, old, settings, None))[1]

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from dbull.lifelong.groups import join_components, mixing, number_clusters, place_newborns, shared_edges
 from dbull.lifelong.neighbourhood import NeighbourGraph, affinity, build_graph, edge_weights
+from dbull.lifelong.settings import GraphSettings
 
 
 def weights_of(within, between):
@@ -170,7 +171,7 @@ def test_one_set_cut_at_random_is_mixed_whatever_the_sizes(sizes):
     rng = np.random.default_rng(0)
     labels = torch.tensor(rng.permutation(np.repeat([0, 1], sizes)))
     rows = torch.tensor(rng.normal(size=(sum(sizes), 3)), dtype=torch.float32)
-    graph = build_graph(rows, 15, torch.Generator().manual_seed(0))
+    graph = build_graph(rows, GraphSettings(n_neighbors=15), torch.Generator().manual_seed(0))
     got = mixing(edge_weights(graph, labels, 2), torch.tensor(sizes))
     np.testing.assert_allclose([float(got[0, 1]), float(got[1, 0])], 1.0, atol=0.25)
 
@@ -179,7 +180,7 @@ def test_sets_without_contact_are_not_mixed():
     rng = np.random.default_rng(0)
     labels = torch.arange(2).repeat_interleave(50)
     rows = torch.tensor(rng.normal(size=(100, 3)), dtype=torch.float32) + 100.0 * labels[:, None]
-    graph = build_graph(rows, 15, torch.Generator().manual_seed(0))
+    graph = build_graph(rows, GraphSettings(n_neighbors=15), torch.Generator().manual_seed(0))
     assert mixing(edge_weights(graph, labels, 2), torch.tensor([50, 50])).tolist() == [[0.0, 0.0], [0.0, 0.0]]
 
 

@@ -8,20 +8,20 @@ import torch
 
 from dbull.errors import NumericalError
 from dbull.lifelong import codes as codes_module
-from dbull.lifelong.codes import CodeMixture
+from dbull.lifelong.codes import CodeSearch
 from dbull.lifelong.inference import CHUNK_ROWS, decode_codes, encode_rows, padded, row_bounds
 from dbull.lifelong.learn import decayed, learn
 from dbull.lifelong.neighbourhood import build_graph
 from dbull.lifelong.objective import FrozenMixture, entropy
-from dbull.lifelong.settings import RECIPES, LearnSettings, epochs_for, recipe_for
+from dbull.lifelong.settings import RECIPES, GraphSettings, TrainingSettings, epochs_for
 from dbull.lifelong.state import LearnerState
 from dbull.lifelong.training import EpochTerms, Trainer, TrainingRows
-from dbull.mixture.fit import FitSettings
-from dbull.mixture.memory import StatsMemory
+from dbull.mixture.settings import FitSettings
 from dbull.mixture.updates import Points, local_step, log_joint, summarize
 from dbull.nets.augment import MaskingNoise
 from dbull.nets.inputs import fit_inputs
 from dbull.nets.vae import VAE, NetworkShape
+from learning import drained, learn_settings, nothing, searched
 from synthetic import gaussian_clusters
 
 
@@ -35,16 +35,10 @@ def make_vae(n_columns, encoder="mlp", seed=0):
 def run(rows, encoder="mlp", augment=None, seed=0, **settings):
     """Learn; return what happened and the state."""
     rows = torch.as_tensor(rows)
-    s = LearnSettings(**{"n_represent_epochs": 3, "n_joint_epochs": 3, "batch_rows": 64, **settings})
+    s = learn_settings(**{"epochs": 3, "joint_epochs": 3, "batch_size": 64, **settings})
     view = fit_inputs(rows, "dense", None, False)
     fresh = LearnerState.fresh("dense", view, make_vae(rows.shape[1], encoder), seed)
-    learning = learn(fresh, rows, s, augment)
-    history = []
-    while True:
-        try:
-            history.append(next(learning))
-        except StopIteration as end:
-            return history, end.value[0]
+    return drained(learn(fresh, rows, s, augment))
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +48,7 @@ def rows():
 
 @pytest.fixture(scope="module")
 def learned(rows):
-    return run(rows, neighbourhood_weight=10.0, join_threshold=0.05, n_stacked_epochs=2)
+    return run(rows, neighbourhood=10.0, join=0.05, stacked_epochs=2)
 
 
 # Order of events.
@@ -80,16 +74,16 @@ def test_events_come_in_order(learned):
 @pytest.mark.parametrize(
     ("settings", "stages"),
     [
-        ({"n_represent_epochs": 1, "n_joint_epochs": 0}, ["represent", "search", "done"]),
-        ({"n_represent_epochs": 0, "n_joint_epochs": 0}, ["search", "done"]),
-        ({"n_represent_epochs": 0, "n_joint_epochs": 1}, ["search", "joint", "done"]),
+        ({"epochs": 1, "joint_epochs": 0}, ["represent", "search", "done"]),
+        ({"epochs": 0, "joint_epochs": 0}, ["search", "done"]),
+        ({"epochs": 0, "joint_epochs": 1}, ["search", "joint", "done"]),
         (
-            {"n_represent_epochs": 0, "n_joint_epochs": 0, "join_threshold": 0.1},
+            {"epochs": 0, "joint_epochs": 0, "join": 0.1},
             ["graph", "search", "done"],
         ),
         ({"encoder": "identity"}, ["search", "done"]),
-        ({"encoder": "identity", "neighbourhood_weight": 1.0}, ["search", "done"]),
-        ({"encoder": "identity", "join_threshold": 0.1}, ["graph", "search", "done"]),
+        ({"encoder": "identity", "neighbourhood": 1.0}, ["search", "done"]),
+        ({"encoder": "identity", "join": 0.1}, ["graph", "search", "done"]),
     ],
 )
 def test_parts_that_are_off_do_not_happen(rows, settings, stages):
@@ -124,19 +118,19 @@ def test_stages_before_a_search_say_nothing_about_moves(learned):
 
 def test_stops_when_nothing_changes(rows):
     """With a rate near 0 codes stand still: the second joint epoch can compare, and is the last."""
-    history, _ = run(rows, n_joint_epochs=9, joint_learning_rate=1e-12, n_represent_epochs=20)
+    history, _ = run(rows, joint_epochs=9, joint_learning_rate=1e-12, epochs=20)
     joint = [step for step in history if step.stage == "joint"]
     assert len(joint) == 2
     assert joint[-1].changed_share == 0.0
 
 
 def test_goes_on_while_rows_change_component(rows):
-    history, _ = run(rows, n_joint_epochs=4, joint_learning_rate=1e-12, stable_share=-1.0)
+    history, _ = run(rows, joint_epochs=4, joint_learning_rate=1e-12, stable_share=-1.0)
     assert sum(step.stage == "joint" for step in history) == 4
 
 
 def test_goes_on_while_the_bound_rises(rows):
-    history, _ = run(rows, n_joint_epochs=4, joint_learning_rate=1e-2, stable_gain=-np.inf, stable_share=1.0)
+    history, _ = run(rows, joint_epochs=4, joint_learning_rate=1e-2, stable_gain=-np.inf, stable_share=1.0)
     assert sum(step.stage == "joint" for step in history) == 4
 
 
@@ -144,11 +138,11 @@ def test_goes_on_while_the_bound_rises(rows):
 
 
 @pytest.mark.parametrize("use_encoder_variance", [False, True])
-@pytest.mark.parametrize("n_joint_epochs", [0, 1, 4])
-def test_every_row_is_counted_once(rows, n_joint_epochs, use_encoder_variance):
+@pytest.mark.parametrize("joint_epochs", [0, 1, 4])
+def test_every_row_is_counted_once(rows, joint_epochs, use_encoder_variance):
     _, state = run(
         rows,
-        n_joint_epochs=n_joint_epochs,
+        joint_epochs=joint_epochs,
         stable_share=-1.0,
         use_encoder_variance=use_encoder_variance,
         joint_learning_rate=1e-2,
@@ -177,38 +171,35 @@ def test_code_mixture_follows_moved_codes():
     """Codes that move as a whole keep their components, ids and rows; nothing is counted twice."""
     z, labels = gaussian_clusters(np.random.default_rng(1), (60, 50, 40), 2)
     z = torch.tensor(z)
-    mixture = CodeMixture(StatsMemory.empty(2), FitSettings(), False, torch.Generator().manual_seed(0))
-    mixture.search(z, None)
+    search = CodeSearch(FitSettings(), torch.Generator().manual_seed(0))
+    mixture = search(nothing(2), Points.from_rows(z))
     assert mixture.changed_share == 1.0
     before, ids = mixture.labels.clone(), mixture.memory.ids
     assert mixture.memory.n_components == 3
     for shift in (1.0, 30.0, -200.0):  # further than any component is wide
-        mixture.search(z + shift, None)
+        mixture = search(mixture, Points.from_rows(z + shift))
         assert mixture.memory.ids == ids
         assert mixture.changed_share == 0.0
         assert torch.equal(mixture.labels, before)
         assert mixture.moves == ()
         assert float(mixture.memory.total.counts.sum()) == pytest.approx(150)
         torch.testing.assert_close(mixture.responsibilities.sum(1), torch.ones(150))
-        assert float((mixture.fitted.posterior.components.mean.mean(0) - shift).abs().max()) < 20
+        assert float((mixture.posterior.components.mean.mean(0) - shift).abs().max()) < 20
     assert len(set(zip(before.tolist(), labels.tolist(), strict=True))) == 3
 
 
 def test_changed_share_counts_rows_that_change_hands():
     z = torch.tensor(gaussian_clusters(np.random.default_rng(2), (60, 40), 2)[0])
-    mixture = CodeMixture(StatsMemory.empty(2), FitSettings(), False, torch.Generator().manual_seed(0))
-    mixture.search(z, None)
+    search = CodeSearch(FitSettings(), torch.Generator().manual_seed(0))
+    mixture = search(nothing(2), Points.from_rows(z))
     moved = z.clone()
     ten = (mixture.labels == 1).nonzero()[:10, 0]
     moved[ten] = z[mixture.labels == 0][:10]  # ten rows of one cluster go to the place of the other
-    mixture.search(moved, None)
-    assert mixture.changed_share == pytest.approx(0.1)
+    assert search(mixture, Points.from_rows(moved)).changed_share == pytest.approx(0.1)
 
 
 def test_the_same_rows_and_seed_give_the_same_state(rows):
-    a, b, c = (
-        run(rows, neighbourhood_weight=1.0, augment=MaskingNoise(), seed=seed)[1] for seed in (0, 0, 1)
-    )
+    a, b, c = (run(rows, neighbourhood=1.0, augment=MaskingNoise(), seed=seed)[1] for seed in (0, 0, 1))
     assert torch.equal(a.posterior.components.mean, b.posterior.components.mean)
     for p, q in zip(a.vae.parameters(), b.vae.parameters(), strict=True):
         assert torch.equal(p, q)
@@ -221,7 +212,7 @@ def test_the_order_of_rows_does_not_show_in_the_clusters(encoder):
     rows, labels = gaussian_clusters(np.random.default_rng(7), (60, 50, 40), 6, distance=14.0)
     rows = rows[np.argsort(labels, kind="stable")]
     shuffled = np.random.default_rng(8).permutation(len(rows))
-    settings = {"encoder": encoder, "n_represent_epochs": 40, "learning_rate": 1e-2}
+    settings = {"encoder": encoder, "epochs": 40, "learning_rate": 1e-2}
     found = []
     for order in (np.arange(len(rows)), shuffled):
         _, state = run(rows[order], **settings)
@@ -232,11 +223,13 @@ def test_the_order_of_rows_does_not_show_in_the_clusters(encoder):
 
 @pytest.mark.parametrize(
     ("settings", "afresh"),
-    [({}, 1), ({"joint_births": False}, 0), ({"n_joint_epochs": 0}, 0), ({"encoder": "identity"}, 0)],
+    [({}, 1), ({"joint_births": False}, 0), ({"joint_epochs": 0}, 0), ({"encoder": "identity"}, 0)],
 )
 def test_a_first_data_set_is_searched_afresh_on_its_last_codes(rows, settings, afresh, monkeypatch):
     given = []
-    monkeypatch.setattr(CodeMixture, "search_afresh", lambda self, mean, *more: given.append(mean))
+    monkeypatch.setattr(
+        CodeSearch, "afresh", lambda self, fit, points, least: given.append(points.zt.T) or fit
+    )
     _, state = run(rows, **settings)
     assert len(given) == afresh
     for codes in given:
@@ -251,7 +244,7 @@ def test_pieces_of_one_cluster_are_joined():
     """An even square needs several Gaussians, which share some of their edges; a far blob shares none."""
     rng = np.random.default_rng(9)
     rows = np.concatenate([rng.uniform(-10, 10, (500, 2)), rng.normal(size=(100, 2)) + 40])
-    _, state = run(rows, encoder="identity", join_threshold=0.01)
+    _, state = run(rows, encoder="identity", join=0.01)
     assert state.memory.n_components > 2
     found = state.assign(state.view.inputs(state.view.values(torch.as_tensor(rows))).double()).tolist()
     assert (state.n_clusters, set(found[:500]), set(found[500:])) == (2, {0}, {1})
@@ -260,16 +253,17 @@ def test_pieces_of_one_cluster_are_joined():
 def test_a_component_that_no_row_chooses_founds_no_cluster(monkeypatch):
     """One that has a third of every row is there when the search ends, and not when the data set does."""
     rows = gaussian_clusters(np.random.default_rng(0), (90, 60), 3, distance=14.0)[0]
-    search = CodeMixture.search
+    search = CodeSearch.__call__
 
-    def spread_thinly(mixture, codes, var):
-        search(mixture, codes, var)
-        mixture.memory.add_components(1)
-        third = torch.full((len(codes), 1), 1 / 3)
-        mixture.responsibilities = torch.cat([mixture.responsibilities * 2 / 3, third], dim=1)
-        mixture.memory.refill([summarize(mixture.responsibilities.double().log(), Points.from_rows(codes))])
+    def spread_thinly(self, fit, points):
+        fit = search(self, fit, points)
+        fit.memory.add_components(1)
+        third = torch.full((len(points), 1), 1 / 3)
+        responsibilities = torch.cat([fit.responsibilities * 2 / 3, third], dim=1)
+        fit.memory.refill([summarize(responsibilities.double().log(), points)])
+        return replace(fit, responsibilities=responsibilities)
 
-    monkeypatch.setattr(CodeMixture, "search", spread_thinly)
+    monkeypatch.setattr(CodeSearch, "__call__", spread_thinly)
     _, state = run(rows, encoder="identity")
     assert state.memory.n_components == state.n_clusters == 2
 
@@ -277,24 +271,18 @@ def test_a_component_that_no_row_chooses_founds_no_cluster(monkeypatch):
 # The trainer.
 
 
-def make_trainer(rows, graph=None, weight=0.0, augment=None, batch_rows=50, vae=None):
+def make_trainer(rows, graph=None, weight=0.0, augment=None, batch_size=50, vae=None):
     rows = torch.as_tensor(rows)
     view = fit_inputs(rows, "dense", None, False)
     values = view.values(rows)
     inputs = view.inputs(values)
-    graph = build_graph(inputs, 5, torch.Generator().manual_seed(0)) if graph else None
-    vae = make_vae(rows.shape[1]) if vae is None else vae
-    return Trainer(
-        vae,
-        view,
-        TrainingRows.of(values, inputs, None, vae.shape.latent_dim),
-        augment,
-        graph,
-        weight,
-        0.0,
-        batch_rows,
-        torch.Generator().manual_seed(1),
+    graph = (
+        build_graph(inputs, GraphSettings(n_neighbors=5), torch.Generator().manual_seed(0)) if graph else None
     )
+    vae = make_vae(rows.shape[1]) if vae is None else vae
+    data = replace(TrainingRows.of(values, inputs, None, vae.shape.latent_dim), graph=graph)
+    settings = TrainingSettings(batch_size=batch_size, neighbourhood=weight)
+    return Trainer(view, vae, data, augment, settings, torch.Generator().manual_seed(1))
 
 
 def test_an_epoch_visits_every_row_once(rows):
@@ -304,7 +292,7 @@ def test_an_epoch_visits_every_row_once(rows):
         seen.append(batch.clone())
         return batch
 
-    trainer = make_trainer(rows, augment=spy, batch_rows=64)
+    trainer = make_trainer(rows, augment=spy, batch_size=64)
     trainer.epoch(lambda part: 1e-3)
     assert [len(batch) for batch in seen] == [64, 64, 64, 8]
     order = torch.cat(seen)
@@ -316,7 +304,7 @@ def test_an_epoch_visits_every_row_once(rows):
 
 def test_terms_of_an_epoch_are_means_per_row(rows):
     """At rate 0 the networks stand still, so that the epoch reports what they make of the rows."""
-    trainer = make_trainer(rows, batch_rows=64)
+    trainer = make_trainer(rows, batch_size=64)
     got = trainer.epoch(lambda part: 0.0)
     with torch.no_grad():
         vae = trainer.vae
@@ -329,12 +317,11 @@ def test_terms_of_an_epoch_are_means_per_row(rows):
 
 
 def test_terms_under_a_mixture(rows):
-    trainer = make_trainer(rows, batch_rows=64)
-    mixture = CodeMixture(StatsMemory.empty(2), FitSettings(), False, torch.Generator().manual_seed(0))
-    mixture.search(*trainer.encode())
+    trainer = make_trainer(rows, batch_size=64)
+    mixture = searched(*trainer.encode())
     got = trainer.epoch(lambda part: 0.0, mixture.frozen("cpu"))
     mean, var = trainer.encode()
-    log_rho = log_joint(mixture.fitted.posterior, Points.from_rows(mean, var))
+    log_rho = log_joint(mixture.posterior, Points.from_rows(mean, var))
     assert got.log_prior == pytest.approx(float(torch.logsumexp(log_rho, 1).mean()), rel=1e-4)
     assert got.entropy == pytest.approx(float(entropy(var.log()).mean()), rel=1e-5)
     held = trainer.epoch(lambda part: 0.0, mixture.frozen("cpu"), mixture.responsibilities)
@@ -345,7 +332,7 @@ def test_terms_under_a_mixture(rows):
 
 def test_neighbourhood_weight_pulls(rows):
     """Training with the term lowers it; the term is reported without its weight."""
-    with_term, without = make_trainer(rows, graph=True, weight=100.0), make_trainer(rows, graph=True)
+    with_term, without = (make_trainer(rows, graph=True, weight=weight) for weight in (100.0, 1e-9))
     for trainer in (with_term, without):
         for _ in range(20):
             last = trainer.epoch(lambda part: 1e-2)
@@ -360,7 +347,7 @@ def test_learning_rate_follows_the_epoch(rows):
         asked.append(part)
         return 1e-3
 
-    make_trainer(rows, batch_rows=50).epoch(rate)
+    make_trainer(rows, batch_size=50).epoch(rate)
     assert asked == [0.0, 0.25, 0.5, 0.75]
     assert [decayed(2.0, part) for part in (0.0, 0.5, 0.75, 0.95, 1.0)] == pytest.approx(
         [2.0, 2.0, 1.0, 0.2, 0.2]
@@ -448,9 +435,7 @@ def test_join_makes_fewer_clusters(rows):
     assert all_apart.cluster_of.tolist() == list(range(all_apart.posterior.n_components))
     lines = np.random.default_rng(3).uniform(-1, 1, (300, 1)) * [[1.0, 0.5]] * 10
     lines += 0.1 * np.random.default_rng(4).normal(size=lines.shape)
-    history, state = run(
-        lines, encoder="identity", join_threshold=1e-6, mixture=FitSettings(max_evidence=1e9)
-    )
+    history, state = run(lines, encoder="identity", join=1e-6, mixture=FitSettings(max_evidence=1e9))
     assert state.posterior.n_components > 1
     assert state.n_clusters == history[-1].n_clusters == 1
 
@@ -470,9 +455,9 @@ def test_epochs_for():
 def test_recipes_are_complete():
     for objective in ("default", "paper"):
         for kind in ("images", "dense", "sparse"):
-            assert recipe_for(objective, kind) is RECIPES[objective, kind]
-    paper = recipe_for("paper", "images")
-    assert paper.neighbourhood_weight == paper.join_threshold == 0.0
+            assert (objective, kind) in RECIPES
+    paper = RECIPES["paper", "images"]
+    assert paper.settings.training.neighbourhood == paper.settings.graph.join == 0.0
     assert not paper.front_end
     assert paper.hidden_dims == (500, 500, 2000)
 
@@ -480,8 +465,8 @@ def test_recipes_are_complete():
 def test_the_search_starts_from_what_rows_were_held(monkeypatch):
     """The start given to the mixture is the summary of the new codes under the old responsibilities."""
     z = torch.tensor(gaussian_clusters(np.random.default_rng(5), (50, 40), 2)[0])
-    mixture = CodeMixture(StatsMemory.empty(2), FitSettings(), False, torch.Generator().manual_seed(0))
-    mixture.search(z, None)
+    search = CodeSearch(FitSettings(), torch.Generator().manual_seed(0))
+    mixture = search(nothing(2), Points.from_rows(z))
     starts = []
 
     original = codes_module.fit_data_set
@@ -492,7 +477,7 @@ def test_the_search_starts_from_what_rows_were_held(monkeypatch):
 
     monkeypatch.setattr(codes_module, "fit_data_set", spy)
     held = mixture.responsibilities.double()
-    mixture.search(2 * z, None)
+    search(mixture, Points.from_rows(2 * z))
     want = summarize(held.log(), Points.from_rows(2 * z))
     torch.testing.assert_close(starts[0].sum_z, want.sum_z)
     torch.testing.assert_close(starts[0].counts, want.counts)

@@ -18,6 +18,7 @@ from dbull.lifelong.neighbourhood import (
     neighbourhood_loss,
     projected,
 )
+from dbull.lifelong.settings import GraphSettings
 
 
 def rows_of(n_rows, n_dims, seed=0):
@@ -49,7 +50,7 @@ def test_duplicated_rows_are_neighbours_but_no_row_is_its_own():
 
 
 def test_all_rows_the_same():
-    graph = build_graph(torch.ones(30, 4), 15, seeded())
+    graph = build_graph(torch.ones(30, 4), GraphSettings(n_neighbors=15), seeded())
     assert torch.isfinite(graph.weights).all()
     assert (graph.weights == 1).all()
     assert (graph.draw(torch.arange(30), seeded()) != torch.arange(30)).all()
@@ -57,7 +58,7 @@ def test_all_rows_the_same():
 
 @pytest.mark.parametrize("n_rows", [2, 3, 10])
 def test_fewer_rows_than_neighbours(n_rows):
-    graph = build_graph(rows_of(n_rows, 4), 15, seeded())
+    graph = build_graph(rows_of(n_rows, 4), GraphSettings(n_neighbors=15), seeded())
     assert len(graph) == n_rows
     assert graph.neighbours.shape == graph.weights.shape == (n_rows, n_rows - 1)
     for row, others in enumerate(graph.neighbours.tolist()):
@@ -86,12 +87,12 @@ def test_fuzzy_weights_have_the_form_they_say():
 def test_weights_do_not_know_the_density_of_a_region():
     """A region blown up by 100 has the same weights."""
     tight = rows_of(60, 3)
-    graph = build_graph(torch.cat([tight, 100 * tight + 2000]), 10, seeded())
+    graph = build_graph(torch.cat([tight, 100 * tight + 2000]), GraphSettings(n_neighbors=10), seeded())
     torch.testing.assert_close(graph.weights[:60], graph.weights[60:], rtol=0.02, atol=0.02)
 
 
 def test_drawn_neighbours_follow_the_weights():
-    graph = build_graph(rows_of(30, 3), 6, seeded())
+    graph = build_graph(rows_of(30, 3), GraphSettings(n_neighbors=6), seeded())
     n_draws = 6000
     row = 4
     drawn = graph.draw(torch.full((n_draws,), row), seeded(1))
@@ -103,7 +104,7 @@ def test_drawn_neighbours_follow_the_weights():
 
 
 def test_draws_are_of_the_rows_asked_for():
-    graph = build_graph(rows_of(50, 3), 5, seeded())
+    graph = build_graph(rows_of(50, 3), GraphSettings(n_neighbors=5), seeded())
     rows = torch.tensor([7, 0, 49, 7])
     drawn = graph.draw(rows, seeded(2))
     for row, neighbour in zip(rows, drawn, strict=True):
@@ -118,7 +119,7 @@ def test_a_neighbour_without_weight_is_never_drawn():
 
 
 def test_nearest_keeps_the_nearest():
-    graph = build_graph(rows_of(40, 3), 10, seeded())
+    graph = build_graph(rows_of(40, 3), GraphSettings(n_neighbors=10), seeded())
     few = graph.nearest(4)
     assert torch.equal(few.neighbours, nearest_neighbours(rows_of(40, 3), 4)[1])
     assert torch.equal(few.weights, graph.weights[:, :4])
@@ -130,7 +131,9 @@ def test_wide_rows_keep_their_neighbours_when_projected():
     rows = rows_of(250, 20) @ directions + 1.0
     assert projected(rows, 100, seeded()).shape == (250, 100)
     exact = nearest_neighbours(rows.double(), 5)[1]
-    assert (build_graph(rows, 5, seeded()).neighbours == exact).double().mean() > 0.99
+    assert (
+        build_graph(rows, GraphSettings(n_neighbors=5), seeded()).neighbours == exact
+    ).double().mean() > 0.99
 
 
 def test_projected_distances_are_those_of_the_leading_directions():
@@ -153,9 +156,14 @@ def test_by_angle_the_length_of_a_row_does_not_matter():
     rows = rows_of(60, 5)
     rows = torch.cat([rows, -rows])  # so that the mean is 0
     longer = rows * (0.5 + torch.rand(60, 1, generator=seeded())).repeat(2, 1)
-    by_angle = build_graph(rows, 5, seeded(), cosine=True)
-    assert torch.equal(build_graph(longer, 5, seeded(), cosine=True).neighbours, by_angle.neighbours)
-    assert not torch.equal(build_graph(longer, 5, seeded()).neighbours, by_angle.neighbours)
+    by_angle = build_graph(rows, GraphSettings(n_neighbors=5, cosine=True), seeded())
+    assert torch.equal(
+        build_graph(longer, GraphSettings(n_neighbors=5, cosine=True), seeded()).neighbours,
+        by_angle.neighbours,
+    )
+    assert not torch.equal(
+        build_graph(longer, GraphSettings(n_neighbors=5), seeded()).neighbours, by_angle.neighbours
+    )
 
 
 def test_loss_by_a_double_loop():
@@ -201,7 +209,7 @@ def test_one_row_is_only_drawn_together():
 
 
 def test_affinity_by_a_double_loop():
-    graph = build_graph(rows_of(60, 3), 5, seeded())
+    graph = build_graph(rows_of(60, 3), GraphSettings(n_neighbors=5), seeded())
     labels = torch.arange(60) % 4  # label 4 holds nothing
     expected = np.zeros((5, 5))
     for row in range(60):

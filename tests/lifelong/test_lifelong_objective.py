@@ -131,7 +131,7 @@ def test_terms_by_loops(likelihood):
     vae, frozen, x, noise, resp = setup_rows(likelihood)
     mean, log_var = (t.detach() for t in vae.encode(x))
     with torch.no_grad():
-        got = row_terms(vae, frozen, x, mean, log_var, noise, resp)
+        got = row_terms(vae, frozen, x, (mean, log_var), noise, resp)
     mean_, var_, x_ = mean.double().numpy(), log_var.double().exp().numpy(), x.double().numpy()
     log_rho = expected_log_joint(make_posterior(), mean_, var_)
     for n in range(len(x)):
@@ -159,7 +159,7 @@ def test_zero_responsibilities_are_no_nan():
     vae, frozen, x, noise, _ = setup_rows()
     hard = torch.eye(4)[torch.arange(6) % 4]
     mean, log_var = vae.encode(x)
-    terms = row_terms(vae, frozen, x, mean, log_var, noise, hard)
+    terms = row_terms(vae, frozen, x, (mean, log_var), noise, hard)
     want = frozen.log_joint(mean, log_var.exp())[torch.arange(6), torch.arange(6) % 4]
     torch.testing.assert_close(terms.log_prior, want)
     terms.elbo.sum().backward()
@@ -170,11 +170,11 @@ def test_optimal_responsibilities_give_the_largest_bound():
     """None takes the optimum: no responsibilities do better, and those of the softmax do as well."""
     vae, frozen, x, noise, resp = setup_rows()
     mean, log_var = (t.detach() for t in vae.encode(x))
-    best = row_terms(vae, frozen, x, mean, log_var, noise).log_prior
+    best = row_terms(vae, frozen, x, (mean, log_var), noise).log_prior
     optimum = torch.softmax(frozen.log_joint(mean, log_var.exp()), 1)
-    same = row_terms(vae, frozen, x, mean, log_var, noise, optimum).log_prior
+    same = row_terms(vae, frozen, x, (mean, log_var), noise, optimum).log_prior
     torch.testing.assert_close(best, same, rtol=1e-5, atol=1e-5)
-    assert bool((row_terms(vae, frozen, x, mean, log_var, noise, resp).log_prior < best).all())
+    assert bool((row_terms(vae, frozen, x, (mean, log_var), noise, resp).log_prior < best).all())
 
 
 # Gradients.
@@ -190,13 +190,13 @@ def test_gradient_with_fixed_responsibilities_is_that_of_the_log_sum():
     """Envelope theorem: at the optimum, holding responsibilities fixed changes no gradient."""
     vae, frozen, x, noise, resp = setup_rows()
     mean, log_var = vae.encode(x)
-    through = gradient(vae, row_terms(vae, frozen, x, mean, log_var, noise).elbo.mean())
+    through = gradient(vae, row_terms(vae, frozen, x, (mean, log_var), noise).elbo.mean())
     mean, log_var = vae.encode(x)
     fixed = torch.softmax(frozen.log_joint(mean, log_var.exp()), 1).detach()
-    held = gradient(vae, row_terms(vae, frozen, x, mean, log_var, noise, fixed).elbo.mean())
+    held = gradient(vae, row_terms(vae, frozen, x, (mean, log_var), noise, fixed).elbo.mean())
     torch.testing.assert_close(through, held, rtol=1e-4, atol=1e-5)
     mean, log_var = vae.encode(x)
-    other = gradient(vae, row_terms(vae, frozen, x, mean, log_var, noise, resp).elbo.mean())
+    other = gradient(vae, row_terms(vae, frozen, x, (mean, log_var), noise, resp).elbo.mean())
     assert float((other - held).abs().max()) > 0.01  # other responsibilities do change it
 
 
@@ -212,7 +212,7 @@ def test_gradient_by_differences(likelihood, fixed):
 
     def bound():
         mean, log_var = vae.encode(x)
-        return row_terms(vae, frozen, x, mean, log_var, noise, resp if fixed else None).elbo.sum()
+        return row_terms(vae, frozen, x, (mean, log_var), noise, resp if fixed else None).elbo.sum()
 
     vae.zero_grad()
     bound().backward()

@@ -6,36 +6,28 @@ import numpy as np
 import pytest
 import torch
 
-from dbull.lifelong import learn as learn_module
+from dbull.lifelong.codes import CodeSearch
 from dbull.lifelong.inference import decode_codes, encode_rows
 from dbull.lifelong.learn import learn
 from dbull.lifelong.past import N_PROBES, Imprint, Past
-from dbull.lifelong.settings import LearnSettings
+from dbull.lifelong.settings import PastSettings, TrainingSettings
 from dbull.lifelong.state import LearnerState
 from dbull.lifelong.training import Trainer, TrainingRows
 from dbull.mixture.posterior import mean_weights
 from dbull.nets.inputs import fit_inputs
 from dbull.nets.vae import VAE, NetworkShape
 from dbull.probability.normal_wishart import expected_covariance
+from learning import drained, learn_settings
 from synthetic import gaussian_clusters
 
 SETTINGS = {
-    "n_represent_epochs": 60,
-    "n_joint_epochs": 1,
-    "n_novel_epochs": 3,
-    "n_familiar_epochs": 2,
-    "batch_rows": 64,
+    "epochs": 60,
+    "joint_epochs": 1,
+    "novel_epochs": 3,
+    "familiar_epochs": 2,
+    "batch_size": 64,
     "learning_rate": 1e-2,
 }
-
-
-def drained(learning):
-    history = []
-    while True:
-        try:
-            history.append(next(learning))
-        except StopIteration as end:
-            return history, end.value[0] if isinstance(end.value, tuple) else end.value
 
 
 def make_state(rows, encoder="mlp"):
@@ -55,7 +47,7 @@ def rows():
 def states(rows):
     """What each source leaves after a first data set."""
     return {
-        source: drained(learn(make_state(rows), rows, LearnSettings(replay=source, **SETTINGS), None))[1]
+        source: drained(learn(make_state(rows), rows, learn_settings(replay=source, **SETTINGS), None))[1]
         for source in ("imprints", "decoded", "none")
     }
 
@@ -80,7 +72,7 @@ def bits(state):
 
 
 def test_per_cluster_each_has_as_many(past, states):
-    replay = past.replay(17, True, seeded())
+    replay = past.replay(PastSettings(n_replay=17), seeded())
     n_clusters = states[past.source].n_clusters
     assert n_clusters > 1
     assert torch.bincount(replay.clusters).tolist() == [17] * n_clusters
@@ -95,7 +87,7 @@ def test_within_a_cluster_components_count_by_size(states):
     past = Past(state, "imprints", seeded())
     drawn = []
     past.rows_of = lambda k, n, generator: drawn.append((k, n)) or Past.rows_of(past, k, n, generator)
-    replay = past.replay(4000, True, seeded(1))
+    replay = past.replay(PastSettings(n_replay=4000), seeded(1))
     of_first = dict(drawn[:2])
     assert sum(of_first.values()) == 4000
     counts = state.memory.overall.counts[:2]
@@ -105,7 +97,7 @@ def test_within_a_cluster_components_count_by_size(states):
 
 
 def test_in_all_they_follow_the_weights(past, states):
-    replay = past.replay(3000, False, seeded())
+    replay = past.replay(PastSettings(n_replay=3000, per_cluster=False), seeded())
     assert len(replay) == 3000
     state = states[past.source]
     weights = torch.zeros(state.n_clusters, dtype=torch.float64)
@@ -116,14 +108,14 @@ def test_in_all_they_follow_the_weights(past, states):
 
 def test_none_of_it(states):
     past = Past(states["none"], "none", seeded())
-    assert past.replay(10, True, seeded()) is None
+    assert past.replay(PastSettings(n_replay=10), seeded()) is None
     assert past.carried(states["none"].vae) is states["none"].memory.overall
     with_source = Past(states["imprints"], "imprints", seeded())
-    assert with_source.replay(0, True, seeded()) is None
+    assert with_source.replay(PastSettings(n_replay=0), seeded()) is None
 
 
 def test_codes_and_values_are_those_of_the_snapshot(past, states):
-    replay = past.replay(9, True, seeded())
+    replay = past.replay(PastSettings(n_replay=9), seeded())
     vae = states[past.source].vae
     torch.testing.assert_close(replay.codes, encode_rows(vae, replay.inputs)[0].float(), rtol=0, atol=0)
     if past.source == "imprints":
@@ -151,13 +143,13 @@ def test_decoded_rows_come_from_the_mixture(states):
 
 
 def test_replayed_rows_belong_to_the_cluster_they_were_drawn_from(past, states):
-    replay = past.replay(100, True, seeded())
+    replay = past.replay(PastSettings(n_replay=100), seeded())
     found = states[past.source].log_proba(replay.codes.double()).argmax(1)
     assert float((found == replay.clusters).double().mean()) > 0.9
 
 
 def test_draws_follow_the_generator(past):
-    a, b, c = (past.replay(5, True, seeded(seed)) for seed in (0, 0, 1))
+    a, b, c = (past.replay(PastSettings(n_replay=5), seeded(seed)) for seed in (0, 0, 1))
     assert torch.equal(a.inputs, b.inputs)
     assert not torch.equal(a.inputs, c.inputs)
 
@@ -169,11 +161,11 @@ def test_the_networks_under_training_do_not_show_in_it(states, past):
     """Ruin the networks after the snapshot was taken: what is drawn stays the same to the bit."""
     state = copy.deepcopy(states[past.source])
     snapshot = Past(state, past.source, seeded())
-    before = snapshot.replay(20, True, seeded(1))
+    before = snapshot.replay(PastSettings(n_replay=20), seeded(1))
     with torch.no_grad():
         for parameter in state.vae.parameters():
             parameter.fill_(float("nan"))
-    after = snapshot.replay(20, True, seeded(1))
+    after = snapshot.replay(PastSettings(n_replay=20), seeded(1))
     for name in ("inputs", "values", "codes", "clusters"):
         assert torch.equal(getattr(before, name), getattr(after, name)), name
 
@@ -203,7 +195,7 @@ def test_probes_are_many(past):
 
 def test_replayed_rows_stand_behind_those_in_memory(past):
     values, inputs = torch.zeros(7, 6), torch.ones(7, 6)
-    replay = past.replay(5, True, seeded())
+    replay = past.replay(PastSettings(n_replay=5), seeded())
     data = TrainingRows.of(values, inputs, replay, 2)
     assert data.n_present == 7
     assert torch.equal(data.values[7:], replay.values)
@@ -218,10 +210,11 @@ def test_replayed_rows_stand_behind_those_in_memory(past):
 def make_trainer(past, rows, weight, augment=None, replay=None):
     values = past.view.values(rows)
     inputs = past.view.inputs(values)
-    replay = past.replay(30, True, seeded()) if replay is None else replay
+    replay = past.replay(PastSettings(n_replay=30), seeded()) if replay is None else replay
     data = TrainingRows.of(values, inputs, replay, 2)
     vae = copy.deepcopy(past.vae)
-    return Trainer(vae, past.view, data, augment, None, 0.0, weight, 64, seeded(1))
+    settings = TrainingSettings(batch_size=64, neighbourhood=0.0, consistency=weight)
+    return Trainer(past.view, vae, data, augment, settings, seeded(1))
 
 
 def test_codes_to_cluster_are_of_the_rows_in_memory_alone(past, rows):
@@ -278,7 +271,7 @@ def test_learning_trains_on_rows_of_the_past(states, rows, source, monkeypatch):
 
     monkeypatch.setattr(Trainer, "__init__", spy)
     state = states[source]
-    drained(learn(state, rows[:40], LearnSettings(replay=source, n_replay=7, **SETTINGS), None))
+    drained(learn(state, rows[:40], learn_settings(replay=source, n_replay=7, **SETTINGS), None))
     (data,) = trained_on
     assert (data.n_present, len(data.inputs)) == (40, 40 + 7 * state.n_clusters)
     codes = encode_rows(state.vae, data.inputs[40:])[0]
@@ -291,7 +284,7 @@ def test_learning_carries_the_past_along_unless_told_not_to(states, rows):
     """New rows move an encoder that nothing holds; the mean codes of the past move with it, or stay."""
     moved = {}
     for carry in (True, False):
-        settings = LearnSettings(carry=carry, consistency_weight=0.0, **{**SETTINGS, "n_novel_epochs": 20})
+        settings = learn_settings(carry=carry, consistency=0.0, **{**SETTINGS, "novel_epochs": 20})
         state = states["imprints"]
         _, after = drained(learn(state, rows[:40].flip(1), settings, None))
         # Of components that got no row of the arrival: what moved these is the carrying alone.
@@ -315,7 +308,7 @@ def test_learning_carries_the_past_along_unless_told_not_to(states, rows):
 @pytest.mark.parametrize("n_replay", [5, 200])
 def test_statistics_count_the_rows_that_came_and_nothing_else(states, rows, source, n_replay):
     """No row is a stranger here, so all are counted, whatever was replayed beside them."""
-    settings = LearnSettings(replay=source, n_replay=n_replay, novelty=False, **SETTINGS)
+    settings = learn_settings(replay=source, n_replay=n_replay, novelty=False, **SETTINGS)
     _, after = drained(learn(states[source], rows[:40], settings, None))
     assert float(after.memory.total.counts.sum()) == pytest.approx(len(rows) + 40, rel=1e-9)
     assert (after.n_rows, after.n_data_sets) == (len(rows) + 40, 2)
@@ -328,33 +321,33 @@ def test_statistics_count_the_rows_that_came_and_nothing_else(states, rows, sour
 def test_strangers_are_not_counted(states, rows):
     """Rows that an old component takes although they are strange: counted are all others."""
     odd = torch.cat([rows[:60], rows[60:62] + 40.0])
-    settings = LearnSettings(freeze=True, **SETTINGS)
+    settings = learn_settings(freeze=True, **SETTINGS)
     _, after = drained(learn(states["imprints"], odd, settings, None))
     known = sum(imprint.n_rows for imprint in after.imprints.values()) - len(rows)
     assert known <= 60
     assert float(after.memory.total.counts.sum()) == pytest.approx(len(rows) + known, rel=1e-9)
     assert after.n_rows == len(rows) + 62  # all were seen
     _, all_in = drained(
-        learn(states["imprints"], odd, LearnSettings(freeze=True, novelty=False, **SETTINGS), None)
+        learn(states["imprints"], odd, learn_settings(freeze=True, novelty=False, **SETTINGS), None)
     )
     assert float(all_in.memory.total.counts.sum()) == pytest.approx(len(rows) + 62, rel=1e-9)
 
 
 def test_the_search_is_given_no_replayed_row(states, rows, monkeypatch):
     given = []
-    search = learn_module.CodeMixture.search
+    search = CodeSearch.__call__
     monkeypatch.setattr(
-        learn_module.CodeMixture,
-        "search",
-        lambda self, mean, var, births=True: given.append(len(mean)) or search(self, mean, var, births),
+        CodeSearch,
+        "__call__",
+        lambda self, fit, points, births=True: given.append(len(points)) or search(self, fit, points, births),
     )
-    drained(learn(states["imprints"], rows[:40], LearnSettings(n_novel_joint_epochs=1, **SETTINGS), None))
+    drained(learn(states["imprints"], rows[:40], learn_settings(novel_joint_epochs=1, **SETTINGS), None))
     assert set(given) == {40}
 
 
 def test_the_state_given_stays_as_it_was(states, rows):
     before = bits(states["imprints"])
-    drained(learn(states["imprints"], rows[:40], LearnSettings(**SETTINGS), None))
+    drained(learn(states["imprints"], rows[:40], learn_settings(**SETTINGS), None))
     assert bits(states["imprints"]) == before
 
 
@@ -362,7 +355,7 @@ def test_imprints_stay_as_small_as_they_were(states, rows):
     state = states["imprints"]
     for _ in range(3):
         _, state = drained(
-            learn(state, rows[:40], LearnSettings(imprint_rank=2, freeze=True, **SETTINGS), None)
+            learn(state, rows[:40], learn_settings(imprint_rank=2, freeze=True, **SETTINGS), None)
         )
     for imprint in state.imprints.values():
         assert isinstance(imprint, Imprint)

@@ -256,7 +256,7 @@ def test_prior_of_the_plain_autoencoder():
     rng = np.random.default_rng(0)
     mean, log_var = (torch.tensor(rng.normal(size=(5, 3)), dtype=torch.float32) for _ in range(2))
     vae = VAE(NetworkShape(4, 4, 3, hidden_dims=(4,)))
-    terms = row_terms(vae, standard_normal(3), torch.rand(5, 4), mean, log_var, torch.zeros(5, 3))
+    terms = row_terms(vae, standard_normal(3), torch.rand(5, 4), (mean, log_var), torch.zeros(5, 3))
     expected = -kl(mean, log_var, torch.zeros(3), torch.zeros(3))
     torch.testing.assert_close(terms.log_prior + entropy(log_var), expected)
 

@@ -8,7 +8,7 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 from dbull import DBULL, DataError, NumericalError
-from dbull.nets.likelihood import Gaussian
+from dbull.nets.likelihood import _Gaussian
 from synthetic import gaussian_clusters
 
 QUICK = {
@@ -248,7 +248,7 @@ def test_the_term_is_named(X, monkeypatch):
         calls.append(1)
         return output.sum(1) * (np.nan if len(calls) == 3 else 1.0)
 
-    monkeypatch.setattr(Gaussian, "log_prob", broken)
+    monkeypatch.setattr(_Gaussian, "log_prob", broken)
     with pytest.raises(NumericalError, match=r"\(reconstruction term, step 0 of the epoch\).*learning_rate"):
         DBULL(**{**QUICK, "epochs": 5}).fit(X)
 

@@ -14,6 +14,7 @@ from dbull.mixture.memory import StatsMemory
 from dbull.mixture.merge import merge_candidates, propose_dissolution, propose_merge
 from dbull.mixture.moves import Evidence, Proposal, accept, refine, settle
 from dbull.mixture.prior import adapted_prior, paper_prior
+from dbull.mixture.settings import SearchSettings
 from dbull.mixture.updates import Points, local_step, local_summary, summarize
 from synthetic import gaussian_clusters
 
@@ -111,7 +112,8 @@ def test_bound_of_a_birth_is_exact(monkeypatch, last_local_posterior, n_old, tar
 
     def propose(min_rows):
         generator = torch.Generator().manual_seed(0)
-        return propose_birth(world.state, target, (3,), 1000, 20, REFINE, min_rows, generator)
+        settings = SearchSettings(fresh_rows=1000, fresh_steps=20, refine_steps=REFINE)
+        return propose_birth(world.state, target, (3,), min_rows, settings, generator)
 
     proposal, active = propose(0.0)
     if leave_one_out:  # the smallest child falls under the limit and goes
@@ -146,10 +148,8 @@ def test_a_birth_collects_the_rows_of_its_target_by_share(monkeypatch, max_rows)
         return summarize(torch.zeros(len(points), 1, dtype=torch.float64), points)
 
     monkeypatch.setattr(birth, "best_fresh", look)
-    assert (
-        propose_birth(world.state, 1, (2,), max_rows, 20, REFINE, 0.0, torch.Generator().manual_seed(0))
-        is None
-    )
+    settings = SearchSettings(fresh_rows=max_rows, fresh_steps=20, refine_steps=REFINE)
+    assert propose_birth(world.state, 1, (2,), 0.0, settings, torch.Generator().manual_seed(0)) is None
     rows = world.active_rows(seen["points"])
     mine = np.flatnonzero(world.r[:, 1] > 0.1).tolist()
     assert set(rows) <= set(mine)
@@ -317,9 +317,8 @@ def test_birth_finds_the_two_halves_of_one_component():
     used = evidence.posterior(one)
     memory.refill([local_summary(used, points)])
     state = settle(evidence, memory, points, used)
-    proposal, active = propose_birth(
-        state, 0, (2, 3, 5, 10), 1000, 40, REFINE, 5.0, torch.Generator().manual_seed(0)
-    )
+    settings = SearchSettings(fresh_rows=1000, fresh_steps=40, refine_steps=REFINE)
+    proposal, active = propose_birth(state, 0, (2, 3, 5, 10), 5.0, settings, torch.Generator().manual_seed(0))
     assert accept(state, proposal, active).accepted
     assert proposal.memory.n_components == 2
     found = local_step(proposal.posterior, points).argmax(1).numpy()

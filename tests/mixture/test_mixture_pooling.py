@@ -1,16 +1,19 @@
 """Covariances held together by the prior, and fits that go on from given statistics."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dbull.mixture.fit import FitSettings, fit_data_set
+from dbull.mixture.fit import fit_data_set
 from dbull.mixture.memory import StatsMemory
 from dbull.mixture.posterior import global_step
 from dbull.mixture.prior import adapted_prior
-from dbull.mixture.search import Search, SearchSettings
+from dbull.mixture.search import Search
+from dbull.mixture.settings import FitSettings
 from dbull.mixture.updates import Points, local_step, summarize
 from dbull.probability.normal_wishart import expected_covariance
 from synthetic import gaussian_clusters
@@ -92,7 +95,7 @@ def test_pooled_rows_are_rows():
 
 
 def test_pooled_share_is_a_part_of_the_evidence():
-    s = FitSettings(pooled_share=0.1, max_evidence=500.0)
+    s = FitSettings(pooling=0.1, max_evidence=500.0)
     assert s.pooled_rows(200, 3) == pytest.approx(20.0)
     assert s.pooled_rows(5000, 3) == pytest.approx(50.0)  # 5000 rows count as 500
     assert FitSettings().pooled_rows(5000, 3) == 0.0
@@ -102,7 +105,7 @@ def test_pooled_fit_at_full_weight():
     """When all observations count in full again, so does the expectation: as a share of all rows."""
     z = gaussian_clusters(np.random.default_rng(1), (300, 200, 100), 2)[0]
     memory = StatsMemory.empty(2)
-    _, fitted = run(memory, z, FitSettings(pooled_share=0.1, max_evidence=200.0))
+    _, fitted = run(memory, z, FitSettings(pooling=0.1, max_evidence=200.0))
     assert fitted.weight == pytest.approx(200 / 600)
     assert fitted.prior.dof == pytest.approx(2 + 2 + 0.1 * 600)
     assert float(memory.total.counts.sum()) == pytest.approx(600)
@@ -113,7 +116,7 @@ def test_pooled_fit_finds_clusters_and_evens_out_shapes():
     spreads = {}
     for share in (0.0, 0.5):
         memory = StatsMemory.empty(2)
-        _, fitted = run(memory, z, FitSettings(pooled_share=share))
+        _, fitted = run(memory, z, FitSettings(pooling=share))
         assert memory.n_components == 2
         dets = torch.logdet(expected_covariance(fitted.posterior.components))
         spreads[share] = float(dets.max() - dets.min())
@@ -123,17 +126,9 @@ def test_pooled_fit_finds_clusters_and_evens_out_shapes():
 def test_search_adapts_with_pooling():
     """A changed prior keeps the rows it counts for."""
     z = gaussian_clusters(np.random.default_rng(3), (80, 60), 2)[0]
-    search = Search(
-        StatsMemory.empty(2),
-        Points.from_rows(torch.tensor(z)),
-        None,
-        1.0,
-        lambda K: 1.0,
-        SearchSettings(),
-        torch.Generator().manual_seed(0),
-        None,
-        25.0,
-    )
+    pooling = FitSettings(max_evidence=math.inf, pooling=25.0 / len(z))
+    points = Points.from_rows(torch.tensor(z))
+    search = Search(StatsMemory.empty(2), points, pooling, torch.Generator().manual_seed(0))
     steps = list(search.run())
     assert "adapt" in {step.kind for step in steps}
     assert search.evidence.prior.dof == pytest.approx(2 + 2 + 25.0)

@@ -2,6 +2,8 @@
 
 import itertools
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -9,11 +11,12 @@ import torch
 from records import assert_same
 
 from dbull.mixture import search as search_module
-from dbull.mixture.fit import FitSettings, default_evidence, fit_data_set
+from dbull.mixture.fit import fit_data_set
 from dbull.mixture.memory import StatsMemory
 from dbull.mixture.moves import Evidence
 from dbull.mixture.prior import adapted_prior, paper_prior
-from dbull.mixture.search import Search, SearchSettings, memoized_laps
+from dbull.mixture.search import Search, memoized_laps
+from dbull.mixture.settings import FitSettings, SearchSettings, default_evidence
 from dbull.mixture.updates import Points, local_step, local_summary, summarize
 from synthetic import gaussian_clusters, skewed_clusters
 
@@ -27,12 +30,21 @@ def hard(labels, n_components):
     return torch.where(mask, 0.0, -torch.inf).to(torch.float64)
 
 
+@dataclass(frozen=True)
+class Weighed(FitSettings):
+    """Settings under which an observation counts by the number of components alone."""
+
+    rule: Callable[[int], float] = lambda n_components: 1.0
+
+    def weight(self, n_rows, n_dims, n_components):
+        return self.rule(n_components)
+
+
 def make_search(z, memory=None, prior=None, weight=1.0, seed=0, start=None, **settings):
     memory = StatsMemory.empty(z.shape[1]) if memory is None else memory
     generator = torch.Generator().manual_seed(seed)
-    return Search(
-        memory, points_of(z), prior, 1.0, lambda K: weight, SearchSettings(**settings), generator, start
-    )
+    chosen = Weighed(prior, rule=lambda K: weight, search=SearchSettings(**settings))
+    return Search(memory, points_of(z), chosen, generator, start)
 
 
 def assert_settled(search):
@@ -252,7 +264,7 @@ def test_max_components_is_never_exceeded():
     rng = np.random.default_rng(15)
     z, _ = gaussian_clusters(rng, [60] * 6, 2)
     for limit in (1, 2, 4):
-        search = make_search(z, max_components=limit)
+        search = make_search(z, max_clusters=limit)
         sizes = [step.n_components for step in search.run()]
         assert max(sizes) == limit
 
@@ -393,15 +405,8 @@ def test_weight_in_step_with_the_components():
     rng = np.random.default_rng(24)
     z, _ = gaussian_clusters(rng, (80, 80, 80, 80), 2)
     memory = StatsMemory.empty(2)
-    search = Search(
-        memory,
-        points_of(z),
-        None,
-        1.0,
-        lambda n_components: 0.3 + 0.1 * n_components,
-        SearchSettings(),
-        torch.Generator().manual_seed(0),
-    )
+    settings = Weighed(rule=lambda n_components: 0.3 + 0.1 * n_components)
+    search = Search(memory, points_of(z), settings, torch.Generator().manual_seed(0))
     assert search.evidence.weight == pytest.approx(0.4)
     assert_never_falls(search.run())
     assert memory.n_components == 4
@@ -427,9 +432,7 @@ def test_point_variances_are_learned_from():
     var = np.full((2000, 2), 3.0)
     memory = StatsMemory.empty(2)
     points = Points.from_rows(torch.tensor(z), torch.tensor(var))
-    search = Search(
-        memory, points, paper_prior(2), 1.0, lambda K: 1.0, SearchSettings(), torch.Generator().manual_seed(0)
-    )
+    search = Search(memory, points, Weighed(paper_prior(2)), torch.Generator().manual_seed(0))
     list(search.run())
     assert memory.n_components == 1
     total = memory.total

@@ -29,8 +29,6 @@ from dbull.lifelong.state import LearnerState
 from dbull.mixture.posterior import global_step
 from dbull.mixture.prior import MixturePrior
 
-__all__ = ["pack_state", "unpack_state"]
-
 DEEPEST_BIN = 100_000  # of a histogram; a bound on what a forged file can cost
 
 

@@ -14,8 +14,6 @@ from dbull.mixture.stats import SufficientStats
 from dbull.probability.normal_wishart import NormalWishart, cholesky_scale_inv
 from dbull.probability.stick_breaking import StickBreaking
 
-__all__ = ["pack_memory", "pack_posterior", "unpack_memory", "unpack_posterior"]
-
 STATISTICS = ("counts", "sum_z", "sum_zz", "entropy")
 COMPONENTS = ("mean", "mean_precision", "dof", "scale_inv")
 

@@ -20,8 +20,6 @@ from dbull.nets.frontend import FrontEnd
 from dbull.nets.inputs import InputView
 from dbull.nets.vae import VAE, NetworkShape
 
-__all__ = ["NETWORKS", "Tensors", "check_kind", "fitting", "pack_networks", "unpack_networks"]
-
 Tensors = Mapping[str, Mapping[str, Tensor]]
 MOST_VALUES = 10_000_000  # of a row, of a code: what a forged number may cost before tensors disagree with it
 

@@ -12,8 +12,6 @@ from pathlib import Path
 
 from dbull.errors import DataError
 
-__all__ = ["read_members", "read_texts"]
-
 _MAX_TEXT_BYTES = 64 << 20
 _DAMAGED = (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, OSError)
 

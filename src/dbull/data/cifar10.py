@@ -12,17 +12,6 @@ from dbull.data.mnist import scale_bytes
 from dbull.data.npz import read_arrays
 from dbull.errors import DataError
 
-__all__ = [
-    "ARCHIVE",
-    "FEATURES_FILE",
-    "LABELS",
-    "TEST_FILES",
-    "parse_batch",
-    "read_features",
-    "read_images",
-    "read_test",
-]
-
 LABELS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 ARCHIVE = DataFile(
     "cifar-10-binary.tar.gz",

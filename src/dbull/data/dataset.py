@@ -12,8 +12,6 @@ import scipy  # its parts are imported when they are first used
 
 from dbull.errors import DataError
 
-__all__ = ["KINDS", "Dataset", "Samples", "dense_rows"]
-
 KINDS = ("images", "text", "features", "records")
 
 

@@ -7,8 +7,6 @@ import numpy as np
 
 from dbull.data.dataset import Samples
 
-__all__ = ["read_digits"]
-
 _MAX_PIXEL = np.float32(16)
 
 

@@ -10,8 +10,6 @@ from pathlib import Path
 from dbull.data.files import DataFile, matching_digest, refuse_impostor
 from dbull.errors import DataError
 
-__all__ = ["Progress", "download_files"]
-
 Progress = Callable[[int, int], None]
 """Called with (bytes done, bytes in all), over all files of one request."""
 

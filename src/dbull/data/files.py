@@ -17,16 +17,6 @@ from typing import BinaryIO
 
 from dbull.errors import DataError
 
-__all__ = [
-    "DataFile",
-    "find_file",
-    "matching_digest",
-    "missing_message",
-    "read_content",
-    "roots",
-    "write_root",
-]
-
 _BLOCK = 1 << 20
 _ALGORITHM_BY_LENGTH = {64: "sha256", 32: "md5"}
 _MAX_DEFLATE_RATIO = 1032  # of the format itself: a damaged size field must not reserve gigabytes

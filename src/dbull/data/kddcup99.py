@@ -9,16 +9,6 @@ from dbull.data.dataset import Samples
 from dbull.data.files import DataFile, read_content
 from dbull.errors import DataError
 
-__all__ = [
-    "ATTRIBUTES",
-    "COLUMNS",
-    "CORRECTED_FILE",
-    "LABELS",
-    "TRAIN_FILE",
-    "parse_connections",
-    "read_connections",
-]
-
 _SOURCE = "http://kdd.ics.uci.edu/databases/kddcup99/"
 TRAIN_FILE = DataFile(
     "kddcup.data_10_percent.gz",

@@ -9,16 +9,6 @@ from dbull.data.dataset import Samples
 from dbull.data.files import DataFile, read_content
 from dbull.errors import DataError
 
-__all__ = [
-    "FASHION_FILES",
-    "FASHION_LABELS",
-    "MNIST_FILES",
-    "MNIST_LABELS",
-    "parse_idx",
-    "read_idx_images",
-    "scale_bytes",
-]
-
 MNIST_LABELS = tuple("0123456789")
 FASHION_LABELS = (
     "T-shirt/top",

@@ -11,8 +11,6 @@ from dbull.data.files import DataFile
 from dbull.data.text import tfidf
 from dbull.errors import DataError
 
-__all__ = ["ARCHIVE", "read_newsgroups", "read_posts"]
-
 ARCHIVE = DataFile(
     "20news-bydate.tar.gz",
     14_464_277,

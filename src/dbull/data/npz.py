@@ -11,8 +11,6 @@ import numpy as np
 
 from dbull.errors import DataError
 
-__all__ = ["DAMAGED_NPZ", "read_arrays"]
-
 # What zipfile and numpy raise on a damaged archive; RuntimeError and NotImplementedError stand for
 # bytes that ask for a password or an unknown compression.
 DAMAGED_NPZ = (

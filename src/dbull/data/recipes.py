@@ -10,8 +10,6 @@ from dbull.data.dataset import Samples
 from dbull.data.digits import read_digits
 from dbull.data.files import DataFile
 
-__all__ = ["RECIPES", "Recipe"]
-
 
 @dataclass(frozen=True)
 class Recipe:

@@ -9,16 +9,6 @@ from dbull.data.files import DataFile, find_file, matching_digest, missing_messa
 from dbull.data.recipes import RECIPES, Recipe
 from dbull.errors import DataError, check_known
 
-__all__ = [
-    "CatalogueEntry",
-    "FileStatus",
-    "catalogue",
-    "dataset_names",
-    "fetch",
-    "load",
-    "verify",
-]
-
 
 @dataclass(frozen=True)
 class FileStatus:

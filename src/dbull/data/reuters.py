@@ -16,16 +16,6 @@ from dbull.data.files import DataFile
 from dbull.data.npz import read_arrays
 from dbull.data.text import N_WORDS
 
-__all__ = [
-    "COUNTS_FILE",
-    "READY_FILE",
-    "draw_10k",
-    "read_counts",
-    "read_pool",
-    "read_reuters10k",
-    "reuters_tfidf",
-]
-
 READY_FILE = DataFile(
     "reuters10k_rcv1.npz",
     3_054_952,

@@ -14,8 +14,6 @@ from dbull.data.files import DataFile
 from dbull.data.text import tfidf
 from dbull.errors import DataError
 
-__all__ = ["ARCHIVE", "Story", "parse_stories", "read_reuters21578", "read_stories"]
-
 ARCHIVE = DataFile(
     "reuters21578.tar.gz",
     8_150_596,

@@ -7,8 +7,6 @@ import numpy as np
 
 from dbull.errors import DataError
 
-__all__ = ["Plan", "batch", "imbalanced", "in_order", "mixed", "recurring", "split_rows", "tasks"]
-
 _HELD_OUT_SHARE = 0.2
 
 

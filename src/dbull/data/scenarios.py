@@ -18,8 +18,6 @@ from dbull.data.dataset import Dataset, Samples, dense_rows
 from dbull.data.registry import load
 from dbull.errors import SettingsError, check_known
 
-__all__ = ["Arrival", "HeldOut", "Scenario", "scenario", "scenario_names"]
-
 Record = TypeVar("Record", covariant=True)
 
 

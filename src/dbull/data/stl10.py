@@ -16,8 +16,6 @@ from dbull.data.mnist import scale_bytes
 from dbull.data.npz import read_arrays
 from dbull.errors import DataError
 
-__all__ = ["ARCHIVE", "BINARY_FILES", "FEATURES_FILE", "LABELS", "N_FEATURES", "read_features", "read_images"]
-
 LABELS = ("airplane", "bird", "car", "cat", "deer", "dog", "horse", "monkey", "ship", "truck")
 N_FEATURES = 2048
 ARCHIVE = DataFile(

@@ -7,8 +7,6 @@ import numpy as np
 from dbull.data.dataset import Samples
 from dbull.errors import DataError
 
-__all__ = ["MixtureSettings", "drifting_mixture", "gaussian_mixture", "skewed_mixture"]
-
 _MAX_TRIES = 10_000
 _SKEW = 0.98  # share of the half-normal part in a skew-normal coordinate; skewness about 0.9
 

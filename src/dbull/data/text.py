@@ -7,8 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 import scipy  # its parts are imported when they are first used
 
-__all__ = ["N_WORDS", "tfidf"]
-
 N_WORDS = 2000  # as in the Reuters10k of DEC, VaDE and the paper
 
 

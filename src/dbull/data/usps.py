@@ -9,8 +9,6 @@ from dbull.data.dataset import Samples
 from dbull.data.files import DataFile, read_content
 from dbull.errors import DataError
 
-__all__ = ["FILES", "LABELS", "parse_usps", "read_usps"]
-
 _SOURCES = (
     "https://hastie.su.domains/ElemStatLearn/datasets/",
     "https://web.stanford.edu/~hastie/ElemStatLearn/datasets/",

@@ -2,177 +2,167 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from dbull.lifelong.objective import FrozenMixture
-from dbull.mixture.fit import FitSettings, Fitted, fit_data_set
+from dbull.mixture.fit import fit_data_set
 from dbull.mixture.memory import StatsMemory
 from dbull.mixture.moves import MoveRecord
-from dbull.mixture.posterior import global_step
+from dbull.mixture.posterior import MixturePosterior, global_step
 from dbull.mixture.prior import MixturePrior
+from dbull.mixture.settings import FitSettings
 from dbull.mixture.stats import SufficientStats
 from dbull.mixture.updates import Points, local_step, summarize
 
-__all__ = ["CodeMixture"]
 
-
+@dataclass(frozen=True)
 class CodeMixture:
-    """A mixture that is fitted to codes again and again, each time from what was found before.
+    """A mixture as a search left it, and how it divides the rows."""
 
-    Attributes
-    ----------
-    memory
-        Statistics of the components; changed in place.
-    labels
-        Most probable component of each row, (N,).
-    responsibilities
-        (N, K) float32.
-    moves
-        Accepted moves of the latest search.
-    changed_share
-        Share of rows that changed component in the latest search.
-    """
+    memory: StatsMemory  # statistics of the components; never changed here, searches work on copies
+    prior: MixturePrior
+    posterior: MixturePosterior
+    bound: float  # on the evidence, as it counted when structure was decided
+    labels: Tensor  # (N,) most probable component of each row
+    responsibilities: Tensor  # (N, K) float32
+    moves: tuple[MoveRecord, ...] = ()  # accepted in the search
+    changed_share: float = 1.0  # rows that changed component in the search
 
-    def __init__(
-        self, memory: StatsMemory, settings: FitSettings, use_variance: bool, generator: torch.Generator
-    ) -> None:
-        self.memory = memory
-        self.settings = settings
-        self.use_variance = use_variance
-        self.generator = generator
-        self.moves: tuple[MoveRecord, ...] = ()
-        self.changed_share = 1.0
-        self.labels = torch.zeros(0, dtype=torch.int64)
-        self.responsibilities: Tensor | None = None
-        self._fitted: Fitted | None = None
-        self._held_by: Tensor | None = None  # id of each row's component
+    @classmethod
+    def of_past(cls, memory: StatsMemory, prior: MixturePrior) -> CodeMixture:
+        """Return the mixture before any row of the data set: components of the past as they are."""
+        rows = torch.zeros(0, memory.n_components)
+        posterior = global_step(prior, memory.total)
+        return cls(memory, prior, posterior, 0.0, torch.zeros(0, dtype=torch.int64), rows)
 
     @property
-    def fitted(self) -> Fitted:
-        """What the latest search left."""
-        assert self._fitted is not None, "search first"
-        return self._fitted
+    def holders(self) -> Tensor:
+        """Id of the component of each row, (N,)."""
+        return torch.tensor(self.memory.ids)[self.labels]
 
     def responsibilities_with(self, more: Tensor) -> Tensor:
         """Return the responsibilities of the rows and, behind them, those of further codes (R, D)."""
-        assert self.responsibilities is not None, "search first"
         if len(more) == 0:
             return self.responsibilities
-        behind = local_step(self.fitted.posterior, Points.from_rows(more)).exp()
+        behind = local_step(self.posterior, Points.from_rows(more)).exp()
         return torch.cat([self.responsibilities, behind.to(torch.float32)])
 
     def frozen(self, device: torch.device | str) -> FrozenMixture:
         """Return the mixture as the networks see it."""
-        return FrozenMixture.of(self.fitted.posterior, device)
+        return FrozenMixture.of(self.posterior, device)
 
-    def carry(self, ids: tuple[int, ...], overall: SufficientStats) -> None:
+    def carried(self, ids: tuple[int, ...], overall: SufficientStats) -> CodeMixture:
         """Take in the statistics of the past, named by ids of components, in the present coordinates."""
         place = {component_id: i for i, component_id in enumerate(ids)}
         index = torch.tensor([place.get(component_id, len(ids)) for component_id in self.memory.ids])
-        self.memory.overall = overall.with_empty(1).select(index.to(torch.int64))  # newborns have no past
+        past = overall.with_empty(1).select(index.to(torch.int64))  # newborns have no past
+        return replace(self, memory=replace(self.memory, overall=past))
 
-    def search(self, mean: Tensor, var: Tensor | None, births: bool = True) -> None:
-        """Fit the mixture to codes (N, D), from what was found before; the very first time from nothing."""
-        settings = self.settings
+    def joined(self, other: CodeMixture) -> CodeMixture:
+        """Take in the components and, behind its own, the rows of another mixture that was searched apart.
+
+        The prior stays: what is far away says nothing about what components are like here.
+        """
+        mine, theirs = self.memory, other.memory
+        # Newborns of both have been numbered from the same number on.
+        behind = mine.next_id - mine.n_given
+        memory = StatsMemory(
+            [],
+            mine.stream.concat(theirs.stream),
+            mine.overall.concat(theirs.overall),
+            mine.ids + tuple(i if i < theirs.n_given else i + behind for i in theirs.ids),
+            torch.cat([mine.established, theirs.established]),
+            theirs.next_id + behind,
+            mine.n_given,
+        )
+        return replace(
+            self,
+            memory=memory,
+            posterior=global_step(self.prior, memory.total),
+            labels=torch.cat([self.labels, other.labels + mine.n_components]),
+            responsibilities=torch.block_diag(self.responsibilities, other.responsibilities),
+        )
+
+    def without_unchosen(self, points: Points) -> CodeMixture:
+        """Remove newborn components that are no row's first choice; the others take their share of rows.
+
+        Such a component lies thinly over many rows. It would become a cluster that no row belongs to.
+        """
+        n_components = self.memory.n_components
+        chosen = torch.bincount(self.labels, minlength=n_components) > 0
+        keep = (self.memory.established | chosen).nonzero()[:, 0]
+        if len(keep) == n_components:
+            return self
+        place = torch.zeros(n_components, dtype=torch.int64)
+        place[keep] = torch.arange(len(keep))
+        log_resp = torch.log_softmax(self.responsibilities[:, keep].to(torch.float64).log(), dim=1)
+        memory = self.memory.coarse()
+        memory.select(keep)
+        memory.refill([summarize(log_resp, points)])
+        return replace(
+            self,
+            memory=memory,
+            posterior=global_step(self.prior, memory.total),
+            labels=place[self.labels],
+            responsibilities=log_resp.exp().to(torch.float32),
+        )
+
+
+@dataclass(frozen=True)
+class CodeSearch:
+    """Fits mixtures to codes: `search(fit, points)` goes on from what was found before."""
+
+    settings: FitSettings
+    generator: torch.Generator
+
+    def __call__(self, fit: CodeMixture, points: Points, births: bool = True) -> CodeMixture:
+        """Return the mixture fitted to these codes; with a fit of no rows from its components alone."""
+        settings, start = self.settings, None
         if not births:
             settings = replace(settings, search=replace(settings.search, fresh_sizes=()))
-        points = Points.from_rows(mean, var if self.use_variance else None)
-        start = None
-        if self.responsibilities is not None:
+        if len(fit.labels):
             # The encoder has moved: components first follow the rows that they hold.
-            start = self.memory.overall + summarize(self.responsibilities.to(torch.float64).log(), points)
+            start = fit.memory.overall + summarize(fit.responsibilities.to(torch.float64).log(), points)
+        memory = replace(fit.memory, batches=list(fit.memory.batches))
         moves = []
-        fitting = fit_data_set(self.memory, points, settings, self.generator, start)
+        fitting = fit_data_set(memory, points, settings, self.generator, start)
         while True:
             try:
                 step = next(fitting)
             except StopIteration as end:
-                self._fitted = end.value
+                found = end.value
                 break
             if step.move is not None and step.move.accepted:
                 moves.append(step.move)
-        self.moves = tuple(moves)
-        log_resp = local_step(self.fitted.posterior, points)
-        self.labels = log_resp.argmax(1)
-        self.responsibilities = log_resp.exp_().to(torch.float32)
-        held_by = torch.tensor(self.memory.ids)[self.labels]
-        if self._held_by is not None:
-            self.changed_share = float((held_by != self._held_by).double().mean())
-        self._held_by = held_by
+        log_resp = local_step(found.posterior, points)
+        labels = log_resp.argmax(1)
+        changed = 1.0
+        if len(fit.labels):
+            changed = float((torch.tensor(memory.ids)[labels] != fit.holders).double().mean())
+        responsibilities = log_resp.exp_().to(torch.float32)
+        return CodeMixture(
+            memory,
+            found.prior,
+            found.posterior,
+            found.bound,
+            labels,
+            responsibilities,
+            tuple(moves),
+            changed,
+        )
 
-    def search_afresh(
-        self, mean: Tensor, var: Tensor | None, generator: torch.Generator, least_gain: float = 0.0
-    ) -> None:
-        """Search from nothing on the codes as they are now; keep what is found if its bound is higher.
+    def afresh(self, fit: CodeMixture, points: Points, least_gain: float) -> CodeMixture:
+        """Search from nothing on the codes as they are now; take what is found if its bound is higher.
 
         A mixture that has followed the encoder may be stuck where the first codes had put it. For a first
         data set only: components of the past cannot be searched again. `least_gain` is the share of the bound
         that must be gained.
         """
-        assert not bool(self.memory.established.any()), "components of the past are there"
-        fresh = CodeMixture(StatsMemory.empty(mean.shape[1]), self.settings, self.use_variance, generator)
-        fresh.search(mean, var)
-        if fresh.fitted.bound - self.fitted.bound <= least_gain * abs(self.fitted.bound):
-            return
-        self.memory.adopt(fresh.memory)
-        self.labels, self.responsibilities = fresh.labels, fresh.responsibilities
-        self._fitted, self._held_by = fresh.fitted, fresh._held_by
-
-    def rest(self, prior: MixturePrior) -> None:
-        """Stand for a search where there is no row to search: components of the past stay as they are."""
-        self.memory.refill([SufficientStats.zeros(self.memory.n_components, self.memory.overall.n_dims)])
-        posterior = global_step(prior, self.memory.total)
-        self._fitted = Fitted(prior, posterior, 0.0, 1.0, 0.0)
-        self.labels = torch.zeros(0, dtype=torch.int64)
-        self.responsibilities = torch.zeros(0, self.memory.n_components)
-
-    def absorb(self, other: CodeMixture) -> None:
-        """Take in the components and, behind its own, the rows of another mixture that was searched apart.
-
-        The prior stays: what is far away says nothing about what components are like here.
-        """
-        assert self.responsibilities is not None, "search first"
-        assert other.responsibilities is not None, "search first"
-        mine, theirs = self.memory, other.memory
-        n_mine = mine.n_components
-        # Newborns of both have been numbered from the same number on.
-        behind = mine.next_id - mine.n_given
-        ids = tuple(i if i < theirs.n_given else i + behind for i in theirs.ids)
-        self.memory.adopt(
-            StatsMemory(
-                [],
-                mine.stream.concat(theirs.stream),
-                mine.overall.concat(theirs.overall),
-                mine.ids + ids,
-                torch.cat([mine.established, theirs.established]),
-                theirs.next_id + behind,
-                mine.n_given,
-            )
-        )
-        self.labels = torch.cat([self.labels, other.labels + n_mine])
-        self.responsibilities = torch.block_diag(self.responsibilities, other.responsibilities)
-        posterior = global_step(self.fitted.prior, self.memory.total)
-        self._fitted = replace(self.fitted, posterior=posterior)
-
-    def dissolve_unchosen(self, mean: Tensor, var: Tensor | None) -> None:
-        """Remove newborn components that are no row's first choice; the others take their share of rows.
-
-        Such a component lies thinly over many rows. It would become a cluster that no row belongs to.
-        """
-        assert self.responsibilities is not None, "search first"
-        chosen = torch.bincount(self.labels, minlength=self.memory.n_components) > 0
-        keep = (self.memory.established | chosen).nonzero()[:, 0]
-        if len(keep) == self.memory.n_components:
-            return
-        place = torch.zeros(self.memory.n_components, dtype=torch.int64)
-        place[keep] = torch.arange(len(keep))
-        self.memory.select(keep)
-        points = Points.from_rows(mean, var if self.use_variance else None)
-        log_resp = torch.log_softmax(self.responsibilities[:, keep].to(torch.float64).log(), dim=1)
-        self.memory.refill([summarize(log_resp, points)])
-        self._fitted = replace(self.fitted, posterior=global_step(self.fitted.prior, self.memory.total))
-        self.responsibilities = log_resp.exp().to(torch.float32)
-        self.labels = place[self.labels]
+        # With numbers of its own, so that a search in vain changes nothing that follows.
+        numbers = torch.Generator().manual_seed(self.generator.initial_seed())
+        nothing = CodeMixture.of_past(StatsMemory.empty(points.n_dims), fit.prior)
+        fresh = replace(self, generator=numbers)(nothing, points)
+        return fresh if fresh.bound - fit.bound > least_gain * abs(fit.bound) else fit

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -23,13 +24,14 @@ from dbull.lifelong.past import (
     pooled_shape,
     private_imprint_of,
 )
-from dbull.lifelong.settings import LearnSettings
+from dbull.lifelong.settings import GraphSettings, LearnSettings, PastSettings
 from dbull.lifelong.state import LearnerState
+from dbull.mixture.memory import StatsMemory
 from dbull.mixture.posterior import global_step, merge_gaps
+from dbull.mixture.prior import MixturePrior
+from dbull.mixture.stats import SufficientStats
 from dbull.mixture.updates import Points, local_summary
 from dbull.probability.normal_wishart import expected_covariance
-
-__all__ = ["Arrival", "fold_in"]
 
 MOST = 0.5  # share of rows that speaks for all
 USUAL_STD = 2.0  # a row is usual to a cluster if it is not farther below what its own rows score
@@ -42,7 +44,7 @@ class Arrival:
     values: Tensor  # (N, d)
     inputs: Tensor  # (N, n_inputs)
     codes: Tensor  # (N, D) float64
-    var: Tensor | None  # of the codes, if the statistics count it
+    points: Points  # the codes as the statistics count them
     replay: Replay | None
     graph: NeighbourGraph | None  # of the near rows and, behind them, the replayed ones
     novel_share: float | None  # rows that the clusters of the past find strange, if they can say
@@ -50,47 +52,60 @@ class Arrival:
     outlier_codes: Tensor  # (O, D) of rows that were set aside
     changed_columns: tuple[str, ...] = ()
 
+    @property
+    def n_rows(self) -> int:
+        """All rows, outliers among them."""
+        return len(self.inputs) + len(self.outlier_codes)
+
 
 def fold_in(
     state: LearnerState,
-    mixture: CodeMixture,
+    fit: CodeMixture,
     arrival: Arrival,
-    s: LearnSettings,
+    settings: LearnSettings,
     generator: torch.Generator,
-) -> ArrivalReport:
-    """Take a learned data set into the state, once, and report what that did; the ledger is left alone."""
-    mixture.dissolve_unchosen(arrival.codes, arrival.var)
-    placed = _place(state, mixture, arrival, s)
-    rows = _Rows(arrival.inputs, mixture.labels, placed.cluster_of[mixture.labels])
-    known = torch.ones(len(arrival.inputs), dtype=torch.bool)
+) -> tuple[LearnerState, ArrivalReport]:
+    """Return the state with a learned data set taken in, once, and what that did."""
+    s = settings.past
+    placed = _place(state, fit, arrival, settings.graph)
+    rows = _Rows(arrival.inputs, fit.labels, placed.cluster_of[fit.labels])
+    counted = torch.ones(len(arrival.inputs), dtype=torch.bool)
+    calibrations, memory = state.calibrations, fit.memory.coarse()
     if s.replay == "imprints":
-        newborn = ~mixture.memory.established
-        known = _calibrate(state, rows, newborn, s, generator)
-        if not bool(known.all()):
-            var = None if arrival.var is None else arrival.var[known]
-            counted = Points.from_rows(arrival.codes[known], var)
-            mixture.memory.refill([local_summary(mixture.fitted.posterior, counted)])
-    newborns = _newborns(state, mixture, placed)
-    provisional = state.memory.ids
-    final = state.memory.fold()
-    ids = tuple(final[component_id] for component_id in provisional)
-    state.owner = dict(zip(ids, placed.cluster_of.tolist(), strict=True))
-    state.prior = mixture.fitted.prior
-    _hide_small(state)
-    if s.replay == "imprints":
-        if state.vae.learns:
-            _imprint(state.imprints, rows, known, ids, s.imprint_rank)
-        else:
-            state.imprint_inputs(s.imprint_rank)
-    state.posterior = global_step(state.prior, state.memory.total)
-    state.fingerprint = encoder_fingerprint(state.vae)
-    state.n_data_sets += 1
-    state.n_rows += len(arrival.inputs) + len(arrival.outlier_codes)
+        calibrations, counted = _calibrated(state, rows, ~memory.established, s, generator)
+        if not bool(counted.all()):
+            some = arrival.points.take(counted.nonzero()[:, 0])
+            memory.refill([local_summary(fit.posterior, some)])
+    newborns = _newborns(state, fit, memory, placed)
+    final = memory.fold()
+    ids = tuple(final[component_id] for component_id in fit.memory.ids)
+    memory.overall = _without_small_shapes(memory.overall, fit.prior)
+    reached = state.column_rms
     if len(arrival.values):
         reached = arrival.values.double().square().mean(0).sqrt()
-        state.column_rms = torch.maximum(state.column_rms, reached) if len(state.column_rms) else reached
-    n_outliers = int((~known).sum()) + len(arrival.outlier_codes)
-    return _report(state, arrival, newborns, n_outliers)
+        reached = torch.maximum(state.column_rms, reached) if len(state.column_rms) else reached
+    state = replace(
+        state,
+        memory=memory,
+        prior=fit.prior,
+        posterior=global_step(fit.prior, memory.total),
+        owner=dict(zip(ids, placed.cluster_of.tolist(), strict=True)),
+        calibrations=calibrations,
+        imprints=dict(state.imprints),
+        fingerprint=encoder_fingerprint(state.vae),
+        n_data_sets=state.n_data_sets + 1,
+        n_rows=state.n_rows + arrival.n_rows,
+        column_rms=reached,
+        ledger=copy.deepcopy(state.ledger),
+    )
+    if s.replay == "imprints" and state.vae.learns:
+        _imprint(state.imprints, rows, counted, ids, s.imprint_rank)
+    elif s.replay == "imprints":
+        state.imprint_inputs(s.imprint_rank)
+    n_outliers = int((~counted).sum()) + len(arrival.outlier_codes)
+    report = _report(state, arrival, newborns, n_outliers)
+    state.ledger.record(report)
+    return state, report
 
 
 @dataclass(frozen=True)
@@ -111,12 +126,12 @@ class _Rows:
     clusters: Tensor  # (N,)
 
 
-def _place(state: LearnerState, mixture: CodeMixture, arrival: Arrival, s: LearnSettings) -> _Placed:
+def _place(state: LearnerState, fit: CodeMixture, arrival: Arrival, s: GraphSettings) -> _Placed:
     """Give each component its cluster: old ones keep theirs, newborns join one or found their own."""
-    memory, old, n_old = mixture.memory, state.cluster_ids, state.n_clusters
+    memory, old, n_old = fit.memory, state.cluster_ids, state.n_clusters
     place = {cluster: i for i, cluster in enumerate(old)}
     known = {k: state.owner[memory.ids[k]] for k in memory.established.nonzero()[:, 0].tolist()}
-    copies = {} if arrival.graph is None else _familiar_copies(state, mixture, arrival)
+    copies = {} if arrival.graph is None else _familiar_copies(state, fit, arrival)
     node_of = torch.full((memory.n_components,), -1)
     for k, cluster in (known | copies).items():
         node_of[k] = place[cluster]
@@ -124,16 +139,16 @@ def _place(state: LearnerState, mixture: CodeMixture, arrival: Arrival, s: Learn
     node_of[newborn] = n_old + torch.arange(int(newborn.sum()))
     n_nodes = n_old + int(newborn.sum())
     group, contact = torch.arange(n_nodes), torch.zeros(n_nodes, n_old, dtype=torch.float64)
-    if arrival.graph is not None and s.join_threshold > 0 and n_nodes > n_old:
-        nodes = node_of[mixture.labels[: arrival.n_near]]
+    if arrival.graph is not None and s.join > 0 and n_nodes > n_old:
+        nodes = node_of[fit.labels[: arrival.n_near]]
         if arrival.replay is not None:
             replayed = torch.tensor([place[c] for c in arrival.replay.clusters.tolist()], dtype=torch.int64)
             nodes = torch.cat([nodes, replayed])
         sizes = torch.bincount(nodes, minlength=n_nodes)
         contact = mixing(edge_weights(arrival.graph, nodes, n_nodes), sizes)[:, :n_old]
-        near = affinity(arrival.graph.nearest(s.n_join_neighbours), nodes, n_nodes)
-        group = place_newborns(near, contact, n_old, s.join_threshold, s.mixed_share)
-    numbers = number_clusters(group[node_of], mixture.labels, n_old)
+        near = affinity(arrival.graph.nearest(s.join_neighbors), nodes, n_nodes)
+        group = place_newborns(near, contact, n_old, s.join, s.mixed_share)
+    numbers = number_clusters(group[node_of], fit.labels, n_old)
     n_new = max(0, int(numbers.max()) + 1 - n_old)
     given = state.ledger.ids_given
     ids = torch.tensor([*old, *range(given, given + n_new)], dtype=torch.int64)
@@ -142,21 +157,21 @@ def _place(state: LearnerState, mixture: CodeMixture, arrival: Arrival, s: Learn
     return _Placed(ids[numbers], contact, frozenset(copies))
 
 
-def _familiar_copies(state: LearnerState, mixture: CodeMixture, arrival: Arrival) -> dict[int, int]:
+def _familiar_copies(state: LearnerState, fit: CodeMixture, arrival: Arrival) -> dict[int, int]:
     """Return newborn components of copies that an old cluster finds usual, and that cluster.
 
     A row that comes more often than it has neighbours is the neighbour of its copies alone, so the graph says
     of a flood of them that it touches nothing. What the clusters of the past find usual decides instead.
     """
     assert arrival.graph is not None
-    newborn = (~mixture.memory.established).nonzero()[:, 0].tolist()
+    newborn = (~fit.memory.established).nonzero()[:, 0].tolist()
     if not state.imprints or not newborn:
         return {}
     _, which, counts = arrival.inputs.unique(dim=0, return_inverse=True, return_counts=True)
     silent = counts[which] > arrival.graph.neighbours.shape[1]
     found = {}
     for k in newborn:
-        members = mixture.labels == k
+        members = fit.labels == k
         if float(silent[members].double().mean()) < MOST:
             continue
         rows = arrival.inputs[members]
@@ -176,68 +191,72 @@ def _usual_share(state: LearnerState, cluster: int, inputs: Tensor) -> float:
     return float((scores >= scale.threshold(USUAL_STD)).double().mean())
 
 
-def _calibrate(
-    state: LearnerState, rows: _Rows, newborn: Tensor, s: LearnSettings, generator: torch.Generator
-) -> Tensor:
-    """Bring each cluster's scale of strangeness up to date; return which rows count, (N,) bool.
+def _calibrated(
+    state: LearnerState, rows: _Rows, newborn: Tensor, s: PastSettings, generator: torch.Generator
+) -> tuple[dict[int, Calibration], Tensor]:
+    """Return each cluster's scale of strangeness brought up to date, and which rows count, (N,) bool.
 
     A row that an old component took although it is strange to the whole cluster counts for nothing: outliers
     would make the cluster broader, so that it takes more of them the next time.
     """
-    known = torch.ones(len(rows.inputs), dtype=torch.bool)
+    counted = torch.ones(len(rows.inputs), dtype=torch.bool)
+    calibrations = dict(state.calibrations)
     for cluster in rows.clusters.unique().tolist():
         members = (rows.clusters == cluster).nonzero()[:, 0]
         inputs, components = rows.inputs[members], rows.components[members]
-        before = state.calibrations.get(cluster, Calibration())
+        before = calibrations.get(cluster, Calibration())
         if before.n_rows == 0:
             scores, depths = cross_scores(inputs, components, s.imprint_rank, generator)
         else:
             imprints = state.imprints_of(cluster)
             scores = cluster_scores(inputs, imprints)
             usual = scores >= before.threshold(s.stranger_std)
-            known[members] = usual | newborn[components]
+            counted[members] = usual | newborn[components]
             scores = scores[usual]
             depths = cluster_peak(imprints) - scores
-        state.calibrations[cluster] = before + Calibration.of(scores, depths)
-    return known
+        calibrations[cluster] = before + Calibration.of(scores, depths)
+    return calibrations, counted
 
 
 def _imprint(
     imprints: dict[int, Imprint],
     rows: _Rows,
-    known: Tensor,
+    counted: Tensor,
     ids: tuple[int, ...],
     rank: int,
 ) -> None:
     """Add the rows of each component to its imprint."""
-    if not bool(known.any()):
+    if not bool(counted.any()):
         return
-    shape = pooled_shape(rows.inputs[known], rows.components[known], rank)
+    shape = pooled_shape(rows.inputs[counted], rows.components[counted], rank)
     for k, component_id in enumerate(ids):
-        members = rows.inputs[(rows.components == k) & known]
+        members = rows.inputs[(rows.components == k) & counted]
         if len(members):
             fresh = private_imprint_of(members, rank, shape)
             before = imprints.get(component_id)
             imprints[component_id] = fresh if before is None else pooled(before, fresh, rank)
 
 
-def _hide_small(state: LearnerState) -> None:
+def _without_small_shapes(overall: SufficientStats, prior: MixturePrior) -> SufficientStats:
     """Let components of few rows keep count and mean alone, with the covariance that is expected of any.
 
     The second moments of two rows are the two rows (docs/privacy.md).
     """
-    overall = state.memory.overall
     small = (overall.counts > 0) & (overall.counts < FEWEST_ROWS)
-    if bool(small.any()):
-        expected = expected_covariance(state.prior.base)[0]
-        n_rows, mean = overall.counts[small, None, None], overall.sum_z[small] / overall.counts[small, None]
-        overall.sum_zz[small] = n_rows * (mean[:, :, None] * mean[:, None, :] + expected)
+    if not bool(small.any()):
+        return overall
+    n_rows, mean = overall.counts[small, None, None], overall.sum_z[small] / overall.counts[small, None]
+    squares = overall.sum_zz.clone()
+    squares[small] = n_rows * (mean[:, :, None] * mean[:, None, :] + expected_covariance(prior.base)[0])
+    return replace(overall, sum_zz=squares)
 
 
-def _newborns(state: LearnerState, mixture: CodeMixture, placed: _Placed) -> dict[int, Newborn]:
-    """Describe new clusters and what old ones took in, by cluster."""
-    memory, old = mixture.memory, state.cluster_ids
-    gaps = merge_gaps(mixture.fitted.prior, memory.total)
+def _newborns(
+    state: LearnerState, fit: CodeMixture, memory: StatsMemory, placed: _Placed
+) -> dict[int, Newborn]:
+    """Describe new clusters and what old ones took in, by cluster, from the statistics that count."""
+    old = state.cluster_ids
+    gaps = merge_gaps(fit.prior, memory.total)
     counts = memory.total.counts
     found = {}
     newborn = (~memory.established).nonzero()[:, 0].tolist()

@@ -63,10 +63,10 @@ def row_bounds(vae: VAE, mixture: FrozenMixture, values: Tensor, inputs: Tensor,
     noises = torch.cat([half, -half]).to(device)
     bounds = []
     for some_values, some_inputs in zip(values.split(CHUNK_ROWS), inputs.split(CHUNK_ROWS), strict=True):
-        mean, log_var = vae.encode(padded(some_inputs).to(device))
+        encoded = vae.encode(padded(some_inputs).to(device))
         shown = padded(some_values).to(device)
         draws = [
-            row_terms(vae, mixture, shown, mean, log_var, noise.expand_as(mean)).elbo for noise in noises
+            row_terms(vae, mixture, shown, encoded, noise.expand_as(encoded[0])).elbo for noise in noises
         ]
         bounds.append(torch.stack(draws).mean(0)[: len(some_values)].cpu().to(torch.float64))
     return torch.cat(bounds)
@@ -99,7 +99,7 @@ def elbo_of(state: LearnerState, values: Tensor, inputs: Tensor, codes: Tensor) 
         # A predictive density integrates the posterior out, so a sum of them is no bound.
         total = float(state.code_bounds(codes).sum()) - len(codes) * log_volume(state)
     divergence = elbo_terms(state.prior, state.posterior, state.memory.total)
-    return total + divergence.stick_divergence + divergence.component_divergence
+    return total + divergence.minus_stick_divergence + divergence.minus_component_divergence
 
 
 def log_volume(state: LearnerState) -> float:

@@ -11,29 +11,30 @@ done        newborn components join an old cluster, or found a new one; statisti
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from time import perf_counter
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from dbull.ledger import ArrivalReport
-from dbull.lifelong.codes import CodeMixture
+from dbull.lifelong.codes import CodeMixture, CodeSearch
 from dbull.lifelong.folding import Arrival, fold_in
 from dbull.lifelong.inference import encode_rows
 from dbull.lifelong.neighbourhood import build_graph
 from dbull.lifelong.novelty import Triage, sort_rows
 from dbull.lifelong.past import Past
-from dbull.lifelong.settings import LearnSettings
+from dbull.lifelong.settings import NOVEL_SHARE, LearnSettings, Schedule
 from dbull.lifelong.state import LearnerState
 from dbull.lifelong.training import EpochTerms, Trainer, TrainingRows
 from dbull.mixture.memory import StatsMemory
 from dbull.mixture.moves import MoveRecord
+from dbull.mixture.updates import Points
 from dbull.nets.augment import Augmentation
 from dbull.nets.pretrain import stacked_denoising
-
-__all__ = ["Progress", "learn", "pretrain"]
 
 FEWEST_TO_TRAIN = 20  # rows of a further data set; the networks stay as they are for fewer
 FINAL_RATE = 0.1  # learning rate at the end of a stage, as a share of that at its start
@@ -72,59 +73,63 @@ def learn(
     generator = state.random_stream()
     all_values = state.view.values(rows)
     all_inputs = state.view.inputs(all_values)
-    first = state.n_data_sets == 0
-    learns = state.vae.learns
-    parts = Triage.all_near(len(rows), 1.0) if first else sort_rows(state, all_inputs, s.stranger_std)
-    past = None if first else Past(state, s.replay if learns else "none", generator)
-    apart = None if first else _far_components(state, s, generator)
-    mixture = CodeMixture(state.memory, s.mixture, s.use_encoder_variance, generator)
-    everything = len(parts.near) == len(rows)
-    values = all_values if everything else all_values[parts.near]
-    inputs = all_inputs if everything else all_inputs[parts.near]
-    untrained = first and state.n_pretrain_rows == 0
-    still = not learns or (s.freeze and not untrained) or (not first and len(inputs) < FEWEST_TO_TRAIN)
-    schedule = s.schedule(first, parts.near_novel_share, frozen=still)
-    clock = _Clock(schedule.n_represent + schedule.n_joint, mixture)
+    first, learns = state.n_data_sets == 0, state.vae.learns
+
+    parts = Triage.all_near(len(rows), 1.0) if first else sort_rows(state, all_inputs, s.past.stranger_std)
+    values, inputs = _taken(all_values, parts.near), _taken(all_inputs, parts.near)
+    schedule = _schedule(state, parts, s)
+    clock = _Clock(schedule.epochs + schedule.joint_epochs)
+
+    past = None if first else Past(state, s.past.replay if learns else "none", generator)
+    near_memory, far_memory = _by_distance(state)
+    fit = CodeMixture.of_past(near_memory, state.prior)
     if past is not None:
-        yield clock.now("past", novel=1.0 if parts.novel_share is None else parts.novel_share)
-    replay = past.replay(s.n_replay, s.replay_per_cluster, generator) if past is not None else None
+        yield clock.now("past", fit, novel_share=1.0 if parts.novel_share is None else parts.novel_share)
+    replay = past.replay(s.past, generator) if past is not None else None
+
     data = TrainingRows.of(values, inputs, replay, state.vae.shape.latent_dim)
     graph = None
-    drawn_together = s.join_threshold > 0 or (s.neighbourhood_weight > 0 and learns)
+    drawn_together = s.graph.join > 0 or (s.training.neighbourhood > 0 and learns)
     if drawn_together and len(inputs) > 0 and len(data.inputs) > 1:  # one row alone has no neighbour
-        graph = build_graph(data.inputs, s.n_neighbours, generator, s.graph_dims, s.graph_cosine)
-        yield clock.now("graph")
-    if len(inputs) == 0:
-        mixture.rest(state.prior)
-    elif learns:
-        drawn = graph if s.neighbourhood_weight > 0 else None
-        trainer = Trainer(
-            state.vae,
-            state.view,
-            data,
-            augment,
-            drawn,
-            s.neighbourhood_weight,
-            s.consistency_weight,
-            s.batch_rows,
-            generator,
-        )
-        if untrained:
-            yield from _layer_by_layer(trainer, s, clock)
-        yield from _represent(trainer, schedule.n_represent, schedule.rate, clock)
-        yield from _alternate(trainer, s, schedule.n_joint, past, clock)
-    else:
-        mixture.search(inputs.to(torch.float64), None)
-        yield clock.now("search")
+        graph = build_graph(data.inputs, s.graph, generator)
+        yield clock.now("graph", fit)
+
+    search = CodeSearch(s.mixture, generator)
+    if len(inputs) > 0 and learns:
+        trainer = Trainer(state.view, state.vae, replace(data, graph=graph), augment, s.training, generator)
+        codes_now = partial(_codes, trainer, s.use_encoder_variance)
+
+        def follow(fit: CodeMixture, births: bool) -> CodeMixture:
+            """Search on the codes as they are now, with the past where it is now."""
+            if past is not None:
+                fit = fit.carried(past.ids, past.carried(state.vae) if s.past.carry else past.overall)
+            return search(fit, codes_now(), births)
+
+        if _untrained(state):
+            yield from _layer_by_layer(trainer, clock, fit)
+        yield from _represent(trainer, schedule, clock, fit)
+        fit = yield from _alternate(trainer, schedule, clock, fit, follow)
+        if first and s.training.joint_births and schedule.joint_epochs > 0:
+            fit = search.afresh(fit, codes_now(), s.training.stable_gain)
+    elif len(inputs) > 0:
+        fit = search(fit, Points.from_rows(inputs.to(torch.float64)))
+        yield clock.now("search", fit)
+
     order = torch.cat([parts.near, parts.far])
-    codes, var = encode_rows(state.vae, inputs if everything else all_inputs[order])
-    if apart is not None or len(parts.far):
-        _search_apart(mixture, apart, codes[len(inputs) :], state, past if s.carry and learns else None)
+    codes, var = encode_rows(state.vae, _taken(all_inputs, order))
+    if far_memory.n_components or len(parts.far):
+        apart = CodeMixture.of_past(far_memory, fit.prior)
+        if past is not None and s.past.carry and learns:
+            apart = apart.carried(past.ids, past.carried(state.vae))
+        far_codes = codes[len(inputs) :]
+        fit = fit.joined(search(apart, Points.from_rows(far_codes)) if len(far_codes) else apart)
+    points = Points.from_rows(codes, var if s.use_encoder_variance and learns else None)
+    fit = fit.without_unchosen(points)
     arrival = Arrival(
-        values if everything else all_values[order],
-        inputs if everything else all_inputs[order],
+        _taken(all_values, order),
+        _taken(all_inputs, order),
         codes,
-        var if s.use_encoder_variance and learns else None,
+        points,
         replay,
         graph,
         parts.novel_share,
@@ -132,40 +137,10 @@ def learn(
         encode_rows(state.vae, all_inputs[parts.outliers])[0],
         changed_columns,
     )
-    report = fold_in(state, mixture, arrival, s, generator)
-    done = clock.now("done", n_clusters=state.n_clusters)
-    report = replace(report, seconds=done.seconds)
-    state.ledger.record(report)
+    state, report = fold_in(state, fit, arrival, s, generator)
+    done = clock.now("done", fit, n_clusters=state.n_clusters)
     yield done
-    return state, report
-
-
-def _far_components(state: LearnerState, s: LearnSettings, generator: torch.Generator) -> CodeMixture | None:
-    """Take the components whose rows are far out of the memory, into a mixture of their own."""
-    far = [i in state.imprints and state.imprints[i].is_far for i in state.memory.ids]
-    if not any(far):
-        return None
-    apart = state.memory.coarse()
-    apart.select(torch.tensor(far).nonzero()[:, 0])
-    state.memory.select((~torch.tensor(far)).nonzero()[:, 0])
-    return CodeMixture(apart, s.mixture, s.use_encoder_variance, generator)
-
-
-def _search_apart(
-    mixture: CodeMixture, apart: CodeMixture | None, codes: Tensor, state: LearnerState, past: Past | None
-) -> None:
-    """Search far rows for clusters, beside components that are far as well, and put all together."""
-    if apart is None:
-        memory = StatsMemory.empty(codes.shape[1])
-        memory.next_id = memory.n_given = mixture.memory.n_given
-        apart = CodeMixture(memory, mixture.settings, False, mixture.generator)
-    if past is not None:
-        apart.carry(past.ids, past.carried(state.vae))
-    if len(codes):
-        apart.search(codes, None)
-    else:
-        apart.rest(mixture.fitted.prior)
-    mixture.absorb(apart)
+    return state, replace(report, seconds=done.seconds)
 
 
 def pretrain(
@@ -174,72 +149,103 @@ def pretrain(
     """Train the networks alone on unlabelled rows of the domain; no cluster is learned."""
     state, s = state.copy(), settings
     generator = state.random_stream()
-    clock = _Clock(s.n_represent_epochs, CodeMixture(state.memory, s.mixture, False, generator))
+    schedule = s.training.schedule(first=True, novel=True)
+    clock = _Clock(schedule.epochs)
+    nothing = CodeMixture.of_past(state.memory, state.prior)
     values = state.view.values(rows)
     data = TrainingRows.of(values, state.view.inputs(values), None, state.vae.shape.latent_dim)
     graph = None
-    if s.neighbourhood_weight > 0:
-        graph = build_graph(data.inputs, s.n_neighbours, generator, s.graph_dims, s.graph_cosine)
-        yield clock.now("graph")
-    trainer = Trainer(
-        state.vae, state.view, data, augment, graph, s.neighbourhood_weight, 0.0, s.batch_rows, generator
-    )
-    yield from _layer_by_layer(trainer, s, clock)
-    yield from _represent(trainer, s.n_represent_epochs, s.learning_rate, clock)
+    if s.training.neighbourhood > 0:
+        graph = build_graph(data.inputs, s.graph, generator)
+        yield clock.now("graph", nothing)
+    trainer = Trainer(state.view, state.vae, replace(data, graph=graph), augment, s.training, generator)
+    yield from _layer_by_layer(trainer, clock, nothing)
+    yield from _represent(trainer, schedule, clock, nothing)
     state.n_pretrain_rows += len(rows)
     return state
 
 
-def _layer_by_layer(trainer: Trainer, s: LearnSettings, clock: _Clock) -> Iterator[Progress]:
+def _untrained(state: LearnerState) -> bool:
+    return state.n_data_sets == 0 and state.n_pretrain_rows == 0
+
+
+def _schedule(state: LearnerState, parts: Triage, s: LearnSettings) -> Schedule:
+    """Return how long to train on the near rows: not at all where the networks stay as they are."""
+    first = state.n_data_sets == 0
+    frozen = s.training.freeze and not _untrained(state)
+    if not state.vae.learns or frozen or (not first and len(parts.near) < FEWEST_TO_TRAIN):
+        return Schedule()
+    return s.training.schedule(first, parts.near_novel_share > NOVEL_SHARE or not s.past.novelty)
+
+
+def _taken(rows: Tensor, index: Tensor) -> Tensor:
+    """Return rows by ascending or any other index; all of them in order without a copy."""
+    whole = len(index) == len(rows) and bool((index[1:] > index[:-1]).all())
+    return rows if whole else rows[index]
+
+
+def _by_distance(state: LearnerState) -> tuple[StatsMemory, StatsMemory]:
+    """Return the components of the past whose rows are near, and those whose rows are far."""
+    far = torch.tensor([i in state.imprints and state.imprints[i].is_far for i in state.memory.ids]).bool()
+    near_memory, far_memory = state.memory.coarse(), state.memory.coarse()
+    near_memory.select((~far).nonzero()[:, 0])
+    far_memory.select(far.nonzero()[:, 0])
+    return near_memory, far_memory
+
+
+def _codes(trainer: Trainer, use_variance: bool) -> Points:
+    """Return the codes of the rows in memory as the mixture sees them."""
+    mean, var = trainer.encode()
+    return Points.from_rows(mean, var if use_variance else None)
+
+
+def _layer_by_layer(trainer: Trainer, clock: _Clock, fit: CodeMixture) -> Iterator[Progress]:
     """Train layer by layer, if asked for."""
-    if s.n_stacked_epochs == 0:
+    s = trainer.settings
+    if s.stacked_epochs == 0:
         return
     steps = stacked_denoising(
-        trainer.vae, trainer.rows.inputs, s.n_stacked_epochs, trainer.generator, s.learning_rate, s.batch_rows
+        trainer.vae, trainer.rows.inputs, s.stacked_epochs, trainer.generator, s.learning_rate, s.batch_size
     )
     for _, epoch, error in steps:
-        yield clock.now("pretrain", epoch, s.n_stacked_epochs, EpochTerms(-error))
+        yield clock.now("pretrain", fit, epoch, s.stacked_epochs, terms=EpochTerms(-error))
 
 
-def _represent(trainer: Trainer, n_epochs: int, rate: float, clock: _Clock) -> Iterator[Progress]:
+def _represent(trainer: Trainer, schedule: Schedule, clock: _Clock, fit: CodeMixture) -> Iterator[Progress]:
     """Train the networks while all rows are one cluster: no prior holds the codes yet."""
+    n_epochs, rate = schedule.epochs, schedule.learning_rate
     for epoch in range(n_epochs):
         terms = trainer.epoch(lambda part: decayed(rate, (epoch + part) / n_epochs))  # noqa: B023
         clock.n_done += 1
-        yield clock.now("represent", epoch, n_epochs, terms)
+        yield clock.now("represent", fit, epoch, n_epochs, terms=terms)
 
 
 def _alternate(
-    trainer: Trainer, s: LearnSettings, n_epochs: int, past: Past | None, clock: _Clock
-) -> Iterator[Progress]:
+    trainer: Trainer,
+    schedule: Schedule,
+    clock: _Clock,
+    fit: CodeMixture,
+    follow: Callable[[CodeMixture, bool], CodeMixture],
+) -> Generator[Progress, None, CodeMixture]:
     """Train the networks under the mixture and the mixture on the codes, until neither changes much."""
-    mixture, before = clock.mixture, None
-
-    def search(births: bool) -> None:
-        if past is not None:
-            mixture.carry(past.ids, past.carried(trainer.vae) if s.carry else past.overall)
-        mixture.search(*trainer.encode(), births=births)
-
-    search(births=True)
-    yield clock.now("search")
+    s, n_epochs, before = trainer.settings, schedule.joint_epochs, None
+    fit = follow(fit, True)
+    yield clock.now("search", fit)
     for epoch in range(n_epochs):
         terms = trainer.epoch(
             lambda part: decayed(s.joint_learning_rate, (epoch + part) / n_epochs),  # noqa: B023
-            mixture.frozen(trainer.device),
+            fit.frozen(trainer.device),
             # Responsibilities of the clean rows: those of changed ones would follow the change.
-            mixture.responsibilities_with(trainer.encode_replayed()) if trainer.augment is not None else None,
+            fit.responsibilities_with(trainer.encode_replayed()) if trainer.augment is not None else None,
         )
-        search(births=s.joint_births)
+        fit = follow(fit, s.joint_births)
         clock.n_done += 1
-        yield clock.now("joint", epoch, n_epochs, terms)
+        yield clock.now("joint", fit, epoch, n_epochs, terms=terms)
         stands_still = before is not None and terms.elbo - before <= s.stable_gain * abs(before)
-        if stands_still and mixture.changed_share <= s.stable_share:
+        if stands_still and fit.changed_share <= s.stable_share:
             break
         before = terms.elbo
-    if past is None and s.joint_births and n_epochs > 0:
-        # With numbers of its own, so that a search in vain changes nothing that follows.
-        numbers = torch.Generator().manual_seed(trainer.generator.initial_seed())
-        mixture.search_afresh(*trainer.encode(), numbers, s.stable_gain)
+    return fit
 
 
 def decayed(rate: float, done: float) -> float:
@@ -248,40 +254,23 @@ def decayed(rate: float, done: float) -> float:
 
 
 class _Clock:
-    """Elapsed time, an estimate of what is left, and the mixture as it stands."""
+    """Elapsed time, and an estimate of what is left."""
 
-    def __init__(self, n_epochs: int, mixture: CodeMixture):
+    def __init__(self, n_epochs: int):
         self.started = perf_counter()
         self.n_epochs = n_epochs
         self.n_done = 0
-        self.mixture = mixture
 
     def now(
-        self,
-        stage: str,
-        epoch: int = 0,
-        n_epochs: int = 1,
-        terms: EpochTerms | None = None,
-        n_clusters: int | None = None,
-        novel: float | None = None,
+        self, stage: str, fit: CodeMixture, epoch: int = 0, n_epochs: int = 1, **details: Any
     ) -> Progress:
-        """Describe the present moment; epochs are counted from 1."""
+        """Describe the present moment and the mixture as it stands; epochs are counted from 1."""
         seconds = perf_counter() - self.started
-        left = 0.0 if stage == "done" else None
-        if self.n_done and left is None:
-            left = seconds / self.n_done * (self.n_epochs - self.n_done)
-        searched = stage in ("search", "joint")
-        n_components = max(1, self.mixture.memory.n_components)
-        return Progress(
-            stage,
-            epoch + 1,
-            n_epochs,
-            n_components,
-            n_clusters or n_components,
-            seconds,
-            left,
-            terms,
-            self.mixture.moves if searched else (),
-            self.mixture.changed_share if searched else None,
-            novel,
-        )
+        left = seconds / self.n_done * (self.n_epochs - self.n_done) if self.n_done else None
+        if stage in ("search", "joint"):
+            details |= {"moves": fit.moves, "changed_share": fit.changed_share}
+        n_components = max(1, fit.memory.n_components)
+        details = {"n_clusters": n_components, "seconds_left": left, **details}
+        if stage == "done":
+            details["seconds_left"] = 0.0
+        return Progress(stage, epoch + 1, n_epochs, n_components, seconds=seconds, **details)

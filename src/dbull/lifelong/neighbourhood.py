@@ -9,19 +9,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-__all__ = [
-    "NeighbourGraph",
-    "affinity",
-    "build_graph",
-    "edge_weights",
-    "nearest_neighbours",
-    "neighbourhood_loss",
-]
+if TYPE_CHECKING:
+    from dbull.lifelong.settings import GraphSettings
 
 CHUNK_NUMBERS = 1 << 25  # distances in memory at once
 OVERSAMPLED = 10  # more directions than asked for while they are sought
@@ -53,17 +48,12 @@ class NeighbourGraph:
         return self.neighbours[rows].gather(1, place)[:, 0]
 
 
-def build_graph(
-    inputs: Tensor, n_neighbours: int, generator: torch.Generator, n_dims: int = 100, cosine: bool = False
-) -> NeighbourGraph:
-    """Return the graph of rows (N, d) in their leading `n_dims` principal directions.
-
-    Under the Euclidean distance, or with `cosine` under the angle between the projected rows.
-    """
-    rows = projected(inputs, n_dims, generator)
-    if cosine:
+def build_graph(inputs: Tensor, settings: GraphSettings, generator: torch.Generator) -> NeighbourGraph:
+    """Return the graph of rows (N, d) in their leading principal directions, by distance or by angle."""
+    rows = projected(inputs, settings.dims, generator)
+    if settings.cosine:
         rows = F.normalize(rows - rows.mean(0), dim=1)
-    squared, neighbours = nearest_neighbours(rows, min(n_neighbours, len(inputs) - 1))
+    squared, neighbours = nearest_neighbours(rows, min(settings.n_neighbors, len(inputs) - 1))
     return NeighbourGraph(neighbours, fuzzy_weights(squared.sqrt()))
 
 

@@ -82,8 +82,7 @@ def row_terms(
     vae: VAE,
     mixture: FrozenMixture,
     values: Tensor,
-    mean: Tensor,
-    log_var: Tensor,
+    encoded: tuple[Tensor, Tensor],
     noise: Tensor,
     responsibilities: Tensor | None = None,
 ) -> RowTerms:
@@ -93,14 +92,15 @@ def row_terms(
     ----------
     values
         What the decoder should give back, (N, d).
-    mean, log_var
-        Encoder output, (N, D).
+    encoded
+        Encoder output: mean and log variance, (N, D) each.
     noise
         Standard normal draws, (N, D).
     responsibilities
         Fixed beforehand, (N, K); None takes the optimum for this very input, whose gradient is that of
         log sum_k rho_nk (envelope theorem).
     """
+    mean, log_var = encoded
     var = log_var.exp()
     z = mean + var.sqrt() * noise
     log_rho = mixture.log_joint(mean, var)

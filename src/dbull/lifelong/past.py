@@ -31,6 +31,7 @@ from dbull.nets.vae import VAE
 from dbull.probability.normal_wishart import expected_covariance
 
 if TYPE_CHECKING:
+    from dbull.lifelong.settings import PastSettings
     from dbull.lifelong.state import LearnerState
 
 IMPRINT_RANK = 20
@@ -218,8 +219,9 @@ class Past:
         values = decode_codes(self.vae, components.mean[component] + noise @ root.T)
         return self.view.inputs(values), values
 
-    def replay(self, n_rows: int, per_cluster: bool, generator: torch.Generator) -> Replay | None:
-        """Draw `n_rows` rows of each cluster, or in all as the mixture weighs its components."""
+    def replay(self, settings: PastSettings, generator: torch.Generator) -> Replay | None:
+        """Draw `n_replay` rows of each cluster, or in all as the mixture weighs its components."""
+        n_rows, per_cluster = settings.n_replay, settings.per_cluster
         if self.source == "none" or n_rows == 0:
             return None
         weights = self.overall.counts if per_cluster else mean_weights(self.posterior)

@@ -14,6 +14,7 @@ from dbull.lifelong.inference import encode_rows
 from dbull.lifelong.neighbourhood import NeighbourGraph, neighbourhood_loss
 from dbull.lifelong.objective import FrozenMixture, row_terms
 from dbull.lifelong.past import Replay
+from dbull.lifelong.settings import TrainingSettings
 from dbull.nets.adam import Adam
 from dbull.nets.augment import Augmentation
 from dbull.nets.inputs import InputView
@@ -47,6 +48,7 @@ class TrainingRows:
     inputs: Tensor  # (N + R, n_inputs) what the encoder sees
     kept_codes: Tensor  # (R, D) where the replayed rows were
     augmented: int  # how many rows, from the first, may be changed at each visit
+    graph: NeighbourGraph | None = None  # of all rows, if its loss counts
 
     @classmethod
     def of(cls, values: Tensor, inputs: Tensor, replay: Replay | None, latent_dim: int) -> TrainingRows:
@@ -67,43 +69,32 @@ class TrainingRows:
 
 
 class Trainer:
-    """The networks, the rows they learn from, and one optimiser.
+    """Networks, the rows they learn from, and one optimiser.
 
-    Parameters
-    ----------
-    view
-        Makes the encoder's inputs from values.
-    augment
-        Changes each sample at each visit; None shows the samples as they are.
-    graph, neighbourhood_weight
-        The neighbour graph of all rows, and how many nats per row its loss counts; None leaves the term out.
-    consistency_weight
-        Nats per replayed row and unit of squared distance of its code from where it was.
+    `view` makes the encoder's inputs from values; `augment` changes each sample at each visit, None shows the
+    samples as they are.
     """
 
     def __init__(
         self,
-        vae: VAE,
         view: InputView,
+        vae: VAE,
         rows: TrainingRows,
         augment: Augmentation | None,
-        graph: NeighbourGraph | None,
-        neighbourhood_weight: float,
-        consistency_weight: float,
-        batch_rows: int,
+        settings: TrainingSettings,
         generator: torch.Generator,
     ):
         self.vae = vae
         self.view = view
         self.rows = rows
         self.augment = augment
-        self.graph = graph
-        self.neighbourhood_weight = neighbourhood_weight
-        self.consistency_weight = consistency_weight if len(rows.kept_codes) else 0.0
-        self.batch_rows = min(batch_rows, len(rows.values))
+        self.graph = rows.graph if settings.neighbourhood > 0 else None
+        self.settings = settings
+        self.consistency = settings.consistency if len(rows.kept_codes) else 0.0
+        self.batch_size = min(settings.batch_size, len(rows.values))
         self.generator = generator
         self.device = next(vae.parameters()).device
-        self.n_steps = -(-len(rows.values) // self.batch_rows)
+        self.n_steps = -(-len(rows.values) // self.batch_size)
         # One optimiser for the whole life of the data set in memory.
         self.optimiser = Adam(vae.parameters(), learning_rate=1e-3)
 
@@ -144,11 +135,11 @@ class Trainer:
         order = torch.randperm(n_rows, generator=self.generator)
         sums = torch.zeros(5)
         self.vae.train()
-        for step, rows in enumerate(order.split(self.batch_rows)):
+        for step, rows in enumerate(order.split(self.batch_size)):
             self.optimiser.learning_rate = learning_rate(step / self.n_steps)
             terms = self._terms(rows, mixture, None if responsibilities is None else responsibilities[rows])
             elbo = terms[0] + terms[1] + terms[2]
-            loss = self.neighbourhood_weight * terms[3] + self.consistency_weight * terms[4] - elbo
+            loss = self.settings.neighbourhood * terms[3] + self.consistency * terms[4] - elbo
             if not bool(torch.isfinite(loss)):
                 raise NumericalError(self._complaint(terms.detach(), step))
             self.optimiser.zero_grad()
@@ -176,13 +167,13 @@ class Trainer:
             noise = torch.randn(n_rows, mean.shape[1], generator=self.generator).to(self.device)
             if responsibilities is not None:
                 responsibilities = responsibilities.to(self.device)
-            row = row_terms(vae, mixture, shown, mean[:n_rows], log_var[:n_rows], noise, responsibilities)
+            row = row_terms(vae, mixture, shown, (mean[:n_rows], log_var[:n_rows]), noise, responsibilities)
             terms = [row.reconstruction.mean(), row.log_prior.mean(), row.entropy.mean()]
         if self.graph is not None:
             terms.append(neighbourhood_loss(mean[:n_rows], mean[n_rows:]))
         else:
             terms.append(terms[0].new_zeros(()))
-        terms.append(self._moved(rows, mean[:n_rows]) if self.consistency_weight else terms[0].new_zeros(()))
+        terms.append(self._moved(rows, mean[:n_rows]) if self.consistency else terms[0].new_zeros(()))
         return torch.stack(terms)
 
     def _shown(self, rows: Tensor) -> tuple[Tensor, Tensor]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
@@ -16,17 +16,19 @@ from dbull.lifelong.past import REPLAYS
 from dbull.lifelong.settings import (
     OBJECTIVES,
     PRETRAININGS,
+    RECIPES,
+    GraphSettings,
     LearnSettings,
+    PastSettings,
     Recipe,
+    TrainingSettings,
     epochs_for,
-    recipe_for,
     replay_for,
 )
 from dbull.lifelong.state import LearnerState
 from dbull.methods.base import check_number
 from dbull.methods.devices import check_device
-from dbull.mixture.fit import FitSettings
-from dbull.mixture.search import SearchSettings
+from dbull.mixture.settings import FitSettings, SearchSettings
 from dbull.nets.augment import Augmentation, ImageShifts, MaskingNoise
 from dbull.nets.inputs import KINDS, InputView, fit_inputs, guess_kind
 from dbull.nets.likelihood import LIKELIHOODS, choose_likelihood
@@ -35,6 +37,7 @@ from dbull.nets.vae import ENCODERS, VAE, NetworkShape
 if TYPE_CHECKING:
     from dbull.methods.dbull import DBULL
 
+Record = TypeVar("Record", TrainingSettings, GraphSettings, PastSettings, FitSettings)
 IDENTITY_WIDTH = 10  # rows up to this wide are clustered as they are unless a network is asked for
 
 
@@ -68,7 +71,7 @@ def choose(model: DBULL, rows: torch.Tensor, seed: int) -> Choices:
     check_parameters(model)
     image_shape = image_shape_of(model, rows.shape[1])
     kind = guess_kind(rows, image_shape) if model.kind == "auto" else model.kind
-    recipe = recipe_for(model.objective, kind)
+    recipe = RECIPES[model.objective, kind]
     latent_dim = recipe.latent_dim if model.latent_dim == "auto" else int(model.latent_dim)
     encoder = model.encoder
     if encoder == "auto":
@@ -84,7 +87,7 @@ def choose(model: DBULL, rows: torch.Tensor, seed: int) -> Choices:
 def choose_again(model: DBULL, state: LearnerState, n_rows: int) -> tuple[LearnSettings, Augmentation | None]:
     """Check the parameters of a model and resolve them for a further data set."""
     check_parameters(model)
-    recipe = recipe_for(model.objective, state.kind)
+    recipe = RECIPES[model.objective, state.kind]
     settings = learn_settings(model, n_rows, recipe, pretrained=state.n_pretrain_rows > 0)
     return settings, augmentation(model, recipe, image_shape_of(model, model.n_features_in_))
 
@@ -201,47 +204,31 @@ def networks(
 
 def learn_settings(model: DBULL, n_rows: int, recipe: Recipe, pretrained: bool) -> LearnSettings:
     """Return how to learn: what the user gave, else what the recipe has."""
-
-    def chosen(given: Any, default: Any) -> Any:
-        return default if given == "auto" else given
-
-    max_evidence = chosen(model.max_evidence, recipe.max_evidence)
-    mixture = FitSettings(
-        concentration=float(model.concentration),
-        max_evidence=math.inf if model.max_evidence is None else max_evidence,
-        pooled_share=float(chosen(model.pooling, recipe.pooled_share)),
-        search=SearchSettings(max_components=model.max_clusters),
+    s = recipe.settings
+    training, graph, past = _given(model, s.training), _given(model, s.graph), _given(model, s.past)
+    if model.epochs == "auto":
+        training = replace(training, epochs=epochs_for(n_rows, training.batch_size, *recipe.epoch_range))
+    if model.freeze == "auto":
+        training = replace(training, freeze=pretrained)
+    if model.n_replay == "auto":
+        past = replace(past, n_replay=replay_for(n_rows, past))
+    training = replace(
+        training,
+        joint_learning_rate=training.learning_rate
+        * s.training.joint_learning_rate
+        / s.training.learning_rate,
+        stacked_epochs=0 if model.pretraining != "stacked" else max(1, training.epochs // 4),
     )
-    batch_rows = int(chosen(model.batch_size, recipe.batch_rows))
-    epochs = int(chosen(model.epochs, epochs_for(n_rows, batch_rows, *recipe.epoch_range)))
-    rate = float(chosen(model.learning_rate, recipe.learning_rate))
-    return LearnSettings(
-        n_represent_epochs=epochs,
-        n_joint_epochs=int(chosen(model.joint_epochs, recipe.n_joint_epochs)),
-        joint_births=recipe.joint_births,
-        learning_rate=rate,
-        joint_learning_rate=rate * recipe.joint_learning_rate / recipe.learning_rate,
-        batch_rows=batch_rows,
-        n_stacked_epochs=0 if model.pretraining != "stacked" else max(1, epochs // 4),
-        neighbourhood_weight=float(chosen(model.neighbourhood, recipe.neighbourhood_weight)),
-        n_neighbours=int(chosen(model.n_neighbours, recipe.n_neighbours)),
-        graph_dims=recipe.graph_dims,
-        graph_cosine=recipe.graph_cosine,
-        join_threshold=float(chosen(model.join, recipe.join_threshold)),
-        use_encoder_variance=bool(model.use_encoder_variance),
-        replay=chosen(model.replay, recipe.replay),
-        n_replay=int(chosen(model.n_replay, replay_for(n_rows, recipe))),
-        replay_per_cluster=recipe.replay_per_cluster,
-        consistency_weight=float(chosen(model.consistency, recipe.consistency_weight)),
-        carry=bool(chosen(model.carry, recipe.carry)),
-        freeze=bool(chosen(model.freeze, pretrained)),
-        novelty=bool(chosen(model.novelty, recipe.novelty)),
-        n_novel_epochs=recipe.n_novel_epochs,
-        n_familiar_epochs=recipe.n_familiar_epochs,
-        n_novel_joint_epochs=recipe.n_novel_joint_epochs,
-        n_familiar_joint_epochs=recipe.n_familiar_joint_epochs,
-        mixture=mixture,
-    )
+    search = SearchSettings(max_clusters=model.max_clusters)
+    mixture = replace(_given(model, s.mixture), search=search)
+    return LearnSettings(training, graph, past, mixture, bool(model.use_encoder_variance))
+
+
+def _given(model: DBULL, record: Record) -> Record:
+    """Return a record with what the user gave in place of its defaults; names are the same in both."""
+    parameters = model.get_params(deep=False)
+    names = {field.name for field in fields(record)} & set(parameters)
+    return replace(record, **{name: parameters[name] for name in names if parameters[name] != "auto"})
 
 
 def augmentation(

@@ -21,11 +21,11 @@ from dbull.documents import Reader, check_fields, fail, list_of, number, object_
 from dbull.errors import DataError
 from dbull.methods.base import check_number, check_rows, drained, new_seed, unchanged_on_failure
 from dbull.methods.storing import Stored
-from dbull.mixture.fit import FitSettings, fit_data_set
+from dbull.mixture.fit import fit_data_set
 from dbull.mixture.memory import StatsMemory
 from dbull.mixture.posterior import MixturePosterior, mean_weights
 from dbull.mixture.prior import MixturePrior, paper_prior
-from dbull.mixture.search import SearchSettings
+from dbull.mixture.settings import FitSettings, SearchSettings
 from dbull.mixture.updates import Points, local_step, log_predictive, most_probable
 from dbull.probability.normal_wishart import expected_covariance
 
@@ -237,17 +237,13 @@ class DPMixture(Stored, ClusterMixin, DensityMixin, BaseEstimator):
             raise ValueError(f"fresh_sizes must be a tuple of whole numbers; got {self.fresh_sizes!r}.")
         for size in self.fresh_sizes:
             check_number("each of fresh_sizes", size, at_least=2, whole=True)
-        max_evidence: float | None = None
-        if self.max_evidence is None:
-            max_evidence = math.inf
-        elif self.max_evidence != "auto":
+        if self.max_evidence not in ("auto", None):
             check_number("max_evidence", self.max_evidence, above=0, also="'auto' or None")
-            max_evidence = float(self.max_evidence)
         fixed: MixturePrior | None = None
         if self.prior == "paper":
             fixed = paper_prior(n_columns, float(self.concentration))
-        search = SearchSettings(fresh_sizes=tuple(self.fresh_sizes), max_components=self.max_clusters)
-        return FitSettings(fixed, float(self.concentration), max_evidence, search=search)
+        search = SearchSettings(fresh_sizes=tuple(self.fresh_sizes), max_clusters=self.max_clusters)
+        return FitSettings(fixed, float(self.concentration), self.max_evidence, search=search)
 
     def _points(self, rows: NDArray[np.float64]) -> Points:
         """Return rows in the coordinates in which statistics are kept; what is too far out stays in reach."""

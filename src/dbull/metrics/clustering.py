@@ -14,16 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from dbull.errors import DataError
 
-__all__ = [
-    "SCORE_NAMES",
-    "ClassScore",
-    "clustering_scores",
-    "hungarian_accuracy",
-    "per_class_scores",
-    "purity",
-    "top_majority_accuracy",
-]
-
 SCORE_NAMES = (
     "nmi_geometric",
     "nmi_arithmetic",

@@ -11,8 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from dbull.errors import DataError
 
-__all__ = ["average_score", "backward_transfer", "forgetting", "forgetting_per_task", "id_stability"]
-
 
 def average_score(scores: ArrayLike) -> float:
     """Mean of the last row: all tasks met, each counted once, after the whole stream."""

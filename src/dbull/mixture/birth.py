@@ -15,6 +15,7 @@ from torch import Tensor
 from dbull.mixture.elbo import elbo_after_global_step
 from dbull.mixture.moves import Evidence, Proposal, Settled, refine
 from dbull.mixture.posterior import merge_gaps
+from dbull.mixture.settings import SearchSettings
 from dbull.mixture.stats import SufficientStats
 from dbull.mixture.updates import (
     Points,
@@ -24,8 +25,6 @@ from dbull.mixture.updates import (
     summary_of,
     summary_under,
 )
-
-__all__ = ["COLLECT_RESPONSIBILITY", "propose_birth"]
 
 COLLECT_RESPONSIBILITY = 0.1  # the paper's threshold for the points of a cluster
 STILL = 1e-3  # share of the points that may still move when a fresh mixture counts as converged
@@ -38,21 +37,20 @@ def propose_birth(
     state: Settled,
     target: int,
     fresh_sizes: tuple[int, ...],
-    max_rows: int,
-    n_fresh_steps: int,
-    n_refine: int,
     min_rows: float,
+    settings: SearchSettings,
     generator: torch.Generator,
 ) -> tuple[Proposal, Points] | None:
     """Propose to expand component `target`; return the proposal and its active rows, or None if nothing fits.
 
+    One of `fresh_sizes` fresh components is fitted to its rows; those that end with fewer than `min_rows` go.
     A target without a past is replaced by its children; one with a past keeps its overall statistics and
     stays an option for every row, because its past cannot be divided.
     """
     rows, resp = state.members[target], state.member_resp[target]
     mine = torch.nonzero(resp > COLLECT_RESPONSIBILITY)[:, 0]
-    if len(mine) > max_rows:
-        mine = mine[torch.randperm(len(mine), generator=generator)[:max_rows]]
+    if len(mine) > settings.fresh_rows:
+        mine = mine[torch.randperm(len(mine), generator=generator)[: settings.fresh_rows]]
     if len(mine) < 2:
         return None
     # A row that other components explain as well counts only as much as the target has of it.
@@ -60,7 +58,8 @@ def propose_birth(
     scale_up = float(state.memory.stream.counts[target]) / float(resp[mine].sum())
     evidence = Evidence(state.evidence.prior, state.evidence.weight * scale_up)
     has_past = bool(state.memory.established[target])
-    fresh = best_fresh(evidence, collected, state.used.factor[target], fresh_sizes, n_fresh_steps, generator)
+    factor, n_refine = state.used.factor[target], settings.refine_steps
+    fresh = best_fresh(evidence, collected, factor, fresh_sizes, settings.fresh_steps, generator)
     if fresh.n_components == 1 and not has_past:
         return None
     children = fresh.scaled(scale_up)
@@ -106,12 +105,8 @@ def _exchange(
 
 def _placed(record: SufficientStats, slots: Tensor, like: SufficientStats) -> SufficientStats:
     """Return a record as large as `like`, empty but for the components of `record` at `slots`."""
-    grown = SufficientStats.zeros(like.n_components, like.n_dims)
-    grown.counts[slots] = record.counts
-    grown.sum_z[slots] = record.sum_z
-    grown.sum_zz[slots] = record.sum_zz
-    grown.entropy[slots] = record.entropy
-    return grown
+    empty = SufficientStats.zeros(like.n_components, like.n_dims)
+    return empty.each(lambda place, part: place.index_copy_(0, slots, part), record)
 
 
 def best_fresh(
@@ -183,12 +178,7 @@ def _largest_first(stats: SufficientStats) -> SufficientStats:
     """Order the components of each of G mixtures by size, as the stick-breaking weights want them."""
     order = torch.argsort(stats.counts, dim=-1, descending=True, stable=True)
     group = torch.arange(len(order))[:, None]
-    return SufficientStats(
-        stats.counts[group, order],
-        stats.sum_z[group, order],
-        stats.sum_zz[group, order],
-        stats.entropy[group, order],
-    )
+    return stats.each(lambda part: part[group, order])
 
 
 def _sorted(stats: SufficientStats) -> SufficientStats:

@@ -17,8 +17,6 @@ from dbull.mixture.stats import SufficientStats
 from dbull.probability import normal_wishart as nw
 from dbull.probability import stick_breaking as sb
 
-__all__ = ["ElboTerms", "elbo_after_global_step", "elbo_terms"]
-
 
 @dataclass(frozen=True)
 class ElboTerms:
@@ -27,19 +25,14 @@ class ElboTerms:
     log_likelihood: float  # E log p(z | y, components)
     assignment: float  # E log p(y | sticks)
     entropy: float  # -E log q(y)
-    stick_divergence: float  # -KL(q(sticks) || p(sticks))
-    component_divergence: float  # -KL(q(components) || p(components))
+    minus_stick_divergence: float  # -KL(q(sticks) || p(sticks))
+    minus_component_divergence: float  # -KL(q(components) || p(components))
 
     @property
     def total(self) -> float:
         """The bound."""
-        return (
-            self.log_likelihood
-            + self.assignment
-            + self.entropy
-            + self.stick_divergence
-            + self.component_divergence
-        )
+        of_rows = self.log_likelihood + self.assignment + self.entropy
+        return of_rows + self.minus_stick_divergence + self.minus_component_divergence
 
 
 def elbo_terms(prior: MixturePrior, posterior: MixturePosterior, stats: SufficientStats) -> ElboTerms:
@@ -59,8 +52,8 @@ def elbo_terms(prior: MixturePrior, posterior: MixturePosterior, stats: Sufficie
         log_likelihood=float(log_lik.sum()),
         assignment=float((stats.counts * sb.expected_log_weights(posterior.sticks)).sum()),
         entropy=float(stats.entropy.sum()),
-        stick_divergence=-float(sb.kl_to_prior(posterior.sticks, prior.concentration).sum()),
-        component_divergence=-float(nw.kl(c, prior.base).sum()),
+        minus_stick_divergence=-float(sb.kl_to_prior(posterior.sticks, prior.concentration).sum()),
+        minus_component_divergence=-float(nw.kl(c, prior.base).sum()),
     )
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Generator
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -13,42 +11,10 @@ from dbull.mixture.memory import StatsMemory
 from dbull.mixture.moves import Evidence
 from dbull.mixture.posterior import MixturePosterior
 from dbull.mixture.prior import MixturePrior, adapted_prior
-from dbull.mixture.search import FitProgress, Search, SearchSettings, memoized_laps
+from dbull.mixture.search import FitProgress, Search, memoized_laps
+from dbull.mixture.settings import FitSettings
 from dbull.mixture.stats import SufficientStats
-from dbull.mixture.updates import Points, n_features
-
-__all__ = ["FitSettings", "Fitted", "default_evidence", "fit_data_set"]
-
-OBSERVATIONS_PER_PARAMETER = 36.0
-MIN_EVIDENCE = 1000.0
-
-
-@dataclass(frozen=True)
-class FitSettings:
-    """What to fit and how.
-
-    `prior` None means: in the units of the data, in step with the statistics. `max_evidence` is the number of
-    observations that may speak when structure is decided, math.inf for all of them; None means
-    `default_evidence`.
-    """
-
-    prior: MixturePrior | None = None
-    concentration: float = 1.0
-    max_evidence: float | None = None
-    search_rows: int = 10_000  # structure is searched on a sample of this size first
-    final_laps: int = 20
-    final_tolerance: float = 1e-6
-    pooled_share: float = 0.0  # part of the evidence that the expectation of a covariance counts for
-    search: SearchSettings = field(default_factory=SearchSettings)
-
-    def weight(self, n_rows: int, n_dims: int, n_components: int) -> float:
-        """Return how much each of `n_rows` observations counts when structure is decided."""
-        allowed = default_evidence(n_dims, n_components) if self.max_evidence is None else self.max_evidence
-        return min(1.0, allowed / n_rows)
-
-    def pooled_rows(self, n_rows: int, n_dims: int) -> float:
-        """Return how many observations, weighted like the others, the expected covariance counts for."""
-        return self.pooled_share * n_rows * self.weight(n_rows, n_dims, 1)
+from dbull.mixture.updates import Points
 
 
 @dataclass(frozen=True)
@@ -60,20 +26,6 @@ class Fitted:
     elbo: float  # bound on the evidence of all data, past and present
     weight: float  # what each observation counted when structure was decided
     bound: float  # on the evidence when each observation counts that much
-
-
-def default_evidence(n_dims: int, n_components: int) -> float:
-    """Return the number of observations that may speak for structure when nothing else is said.
-
-    Real clusters are not Gaussian, so evidence that grows with the number of rows always asks for one more
-    component. Capping it means: a component must improve the description of the data by more than its own
-    cost, measured on a data set of this many rows (a power posterior; Miller & Dunson 2019 call it
-    coarsening). The cost of a component grows with its number of parameters, and so does the cap. Beyond
-    25 components it grows with the square root of their number, so that many can be told apart without
-    splitting feeding itself.
-    """
-    cap = max(MIN_EVIDENCE, OBSERVATIONS_PER_PARAMETER * n_features(n_dims))
-    return cap * math.sqrt(max(1.0, n_components / 25))
 
 
 def fit_data_set(
@@ -92,36 +44,21 @@ def fit_data_set(
     n_rows, s = len(points), settings
     if start is None and n_rows > 1.5 * s.search_rows:
         chosen = torch.randperm(n_rows, generator=generator)[: s.search_rows].sort().values
-        sample = points.take(chosen)
         # What fails on the sample gets its second chance on all rows.
-        once = replace(s.search, second_chances=0)
-        weight_at = partial(s.weight, len(sample), points.n_dims)
-        yield from Search(
-            memory,
-            sample,
-            s.prior,
-            s.concentration,
-            weight_at,
-            once,
-            generator,
-            None,
-            s.pooled_rows(len(sample), points.n_dims),
-        ).run()
+        once = replace(s, search=replace(s.search, second_chances=0))
+        yield from Search(memory, points.take(chosen), once, generator).run()
         start = memory.overall + memory.stream.scaled(n_rows / s.search_rows)
-    weight_at = partial(s.weight, n_rows, points.n_dims)
-    pooled_rows = s.pooled_rows(n_rows, points.n_dims)
-    search = Search(
-        memory, points, s.prior, s.concentration, weight_at, s.search, generator, start, pooled_rows
-    )
+    search = Search(memory, points, s, generator, start)
     yield from search.run()
 
     bound = search.evidence.elbo(memory.total)
     prior = search.evidence.prior
-    if s.prior is None and pooled_rows > 0:
+    if s.prior is None and search.pooled_rows > 0:
         # All observations count in full from here, those of the past too, and so does the expectation of a
         # covariance.
         n_times = float(memory.total.counts.sum()) / n_rows
-        prior = adapted_prior(memory.total, s.concentration, n_times * pooled_rows / search.evidence.weight)
+        pooled_rows = n_times * search.pooled_rows / search.evidence.weight
+        prior = adapted_prior(memory.total, s.concentration, pooled_rows)
     full = Evidence(prior)
     for elbo in memoized_laps(
         full, memory, search.batches, full.posterior(memory.total), s.final_laps, s.final_tolerance

@@ -15,8 +15,6 @@ from torch import Tensor
 
 from dbull.mixture.stats import SufficientStats
 
-__all__ = ["StatsMemory"]
-
 
 @dataclass
 class StatsMemory:

@@ -16,8 +16,6 @@ from dbull.mixture.moves import Proposal, Settled, refine
 from dbull.mixture.posterior import merge_gaps
 from dbull.mixture.updates import Points, local_summary
 
-__all__ = ["merge_candidates", "propose_dissolution", "propose_merge"]
-
 
 def merge_candidates(state: Settled, n_pairs: int) -> list[tuple[int, int]]:
     """Return up to `n_pairs` pairs that may be merged, best marginal-likelihood gap first.

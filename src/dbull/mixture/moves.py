@@ -19,8 +19,6 @@ from dbull.mixture.prior import MixturePrior
 from dbull.mixture.stats import SufficientStats
 from dbull.mixture.updates import Points, local_summary, memberships
 
-__all__ = ["Evidence", "MoveRecord", "Proposal", "Settled", "accept", "refine", "settle"]
-
 ACTIVE_RESPONSIBILITY = 0.01  # rows below this for a component keep their assignment while it is changed
 TOLERANCE = 1e-9  # relative; a gain smaller than this is rounding
 

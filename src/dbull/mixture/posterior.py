@@ -12,8 +12,6 @@ from dbull.mixture.stats import SufficientStats
 from dbull.probability import normal_wishart as nw
 from dbull.probability import stick_breaking as sb
 
-__all__ = ["MixturePosterior", "global_step", "log_evidence", "mean_weights", "merge_gaps"]
-
 
 @dataclass(frozen=True)
 class MixturePosterior:

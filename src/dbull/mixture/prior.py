@@ -10,8 +10,6 @@ from torch import Tensor
 from dbull.mixture.stats import SufficientStats
 from dbull.probability.normal_wishart import NormalWishart
 
-__all__ = ["MixturePrior", "adapted_prior", "paper_prior"]
-
 TINY = 1e-12
 FLOOR = 1e-6  # keeps the scale positive definite when columns are nearly collinear within components,
 TINY_FLOOR = 1e-10  # and when components are single points; relative to the variance of all data

@@ -7,8 +7,9 @@ happens.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
@@ -17,33 +18,12 @@ from dbull.mixture.memory import StatsMemory
 from dbull.mixture.merge import merge_candidates, propose_dissolution, propose_merge
 from dbull.mixture.moves import Evidence, MoveRecord, Proposal, accept, settle
 from dbull.mixture.posterior import MixturePosterior
-from dbull.mixture.prior import MixturePrior, adapted_prior
+from dbull.mixture.prior import adapted_prior
+from dbull.mixture.settings import FitSettings
 from dbull.mixture.stats import SufficientStats
 from dbull.mixture.updates import Points, local_summary, summarize
 
-__all__ = ["FitProgress", "Search", "SearchSettings", "memoized_laps"]
-
 ADAPTED = 0.05  # relative change of expected variance or of weight that is too small to go on for
-
-
-@dataclass(frozen=True)
-class SearchSettings:
-    """How hard to look for structure. The paper's values where the paper has one."""
-
-    fresh_sizes: tuple[int, ...] = (2, 3, 5, 10)  # fresh components per birth; the paper: 10; () for none
-    fresh_rows: int = 800  # points collected for a birth, at most
-    fresh_steps: int = 30
-    refine_steps: int = 4  # local and global steps before a proposal is compared
-    merge_pairs: int = 8  # pairs tried per round of merges
-    min_birth_rows: float = 4.0  # a component with fewer rows is not expanded
-    min_effective_rows: float = 5.0  # newborns with less evidence than this are dissolved,
-    min_rows_per_dim: float = 0.5  # and with less than this per dimension
-    max_components: int = 1000
-    max_rounds: int = 30
-    second_chances: int = 1  # quiet rounds in which failed births are tried again with other seeds
-    max_laps: int = 50
-    tolerance: float = 1e-5  # relative gain of the bound per lap at which laps stop
-    batch_rows: int = 20_000
 
 
 @dataclass(frozen=True)
@@ -65,42 +45,35 @@ class Search:
         What is known so far; changed in place as the search goes on.
     points
         The data set in memory.
-    prior
-        A fixed prior, or None to take it from the statistics and keep it in step with them.
-    weight_at
-        How much each observation counts when structure is decided, given the number of components.
+    settings
+        Prior, evidence, and how hard to look.
     start
         Statistics to start from instead of the memory's own, e.g. those of a sample scaled up.
-    pooled_rows
-        How many (weighted) observations the adapted prior's expectation of a covariance counts for.
     """
 
     def __init__(
         self,
         memory: StatsMemory,
         points: Points,
-        prior: MixturePrior | None,
-        concentration: float,
-        weight_at: Callable[[int], float],
-        settings: SearchSettings,
+        settings: FitSettings,
         generator: torch.Generator,
         start: SufficientStats | None = None,
-        pooled_rows: float = 0.0,
     ):
         self.memory = memory
         self.points = points
-        self.settings = settings
+        self.settings = settings.search
         self.generator = generator
-        self.batches = points.batches(max(1, round(len(points) / settings.batch_rows)))
-        self.adapts = prior is None
-        self.pooled_rows = pooled_rows
+        self.batches = points.batches(max(1, round(len(points) / settings.search.batch_rows)))
+        self.adapts = settings.prior is None
+        # How many (weighted) observations the adapted prior's expectation of a covariance counts for.
+        self.pooled_rows = settings.pooled_rows(len(points), points.n_dims)
+        self.weight_at = partial(settings.weight, len(points), points.n_dims)
         if memory.n_components == 0:
             memory.add_components(1)
             start = summarize(torch.zeros(len(points), 1, dtype=torch.float64), points)
         start = memory.total if start is None else start
-        self.weight_at = weight_at
-        weight = weight_at(memory.n_components)
-        self.evidence = Evidence(prior or adapted_prior(start, concentration, pooled_rows), weight)
+        prior = settings.prior or adapted_prior(start, settings.concentration, self.pooled_rows)
+        self.evidence = Evidence(prior, self.weight_at(memory.n_components))
         self.next_posterior = self.evidence.posterior(start)
         self.failed: dict[tuple[str, tuple[int, ...]], float] = {}
 
@@ -110,15 +83,11 @@ class Search:
         n_quiet = 0
         for _ in range(self.settings.max_rounds):
             changed = False
-            for kind, moves in (
-                ("birth", self.births),
-                ("merge", self.merges),
-                ("dissolve", self.dissolutions),
-            ):
+            for moves in (self.births, self.merges, self.dissolutions):
                 accepted = False
                 for record in moves():
                     accepted |= record.accepted
-                    yield self.progress(kind, self.state.elbo, record)
+                    yield self.progress(record.kind, self.state.elbo, record)
                 if accepted:
                     yield from self.laps()
                 changed |= accepted
@@ -199,20 +168,12 @@ class Search:
             target = memory.ids.index(component_id)
             # A target without a past makes room for one child, but then one child alone is no change.
             newborn = int(not memory.established[target])
-            room = s.max_components - memory.n_components + newborn
+            room = s.max_clusters - memory.n_components + newborn
             rows = float(memory.stream.counts[target])
             if room < 1 + newborn or rows < s.min_birth_rows or self.tried("birth", (component_id,), rows):
                 continue
-            made = propose_birth(
-                self.state,
-                target,
-                tuple(dict.fromkeys(min(size, room) for size in s.fresh_sizes if room > 1)),
-                s.fresh_rows,
-                s.fresh_steps,
-                s.refine_steps,
-                self.min_rows,
-                self.generator,
-            )
+            sizes = tuple(dict.fromkeys(min(size, room) for size in s.fresh_sizes if room > 1))
+            made = propose_birth(self.state, target, sizes, self.min_rows, s, self.generator)
             if made is not None:
                 yield self.decide(*made)
 

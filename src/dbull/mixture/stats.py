@@ -5,14 +5,13 @@ Memory, merging, streaming and distribution over processes are all "add the righ
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
-from operator import add
+from operator import add, sub
 
 import torch
 from torch import Tensor
-
-__all__ = ["SufficientStats"]
 
 
 @dataclass(frozen=True)
@@ -33,13 +32,7 @@ class SufficientStats:
     def zeros(cls, n_components: int, n_dims: int) -> SufficientStats:
         """Return the record of no data at all."""
         K, D = n_components, n_dims
-        f64 = torch.float64
-        return cls(
-            torch.zeros(K, dtype=f64),
-            torch.zeros(K, D, dtype=f64),
-            torch.zeros(K, D, D, dtype=f64),
-            torch.zeros(K, dtype=f64),
-        )
+        return cls(*(torch.zeros(shape, dtype=torch.float64) for shape in ((K,), (K, D), (K, D, D), (K,))))
 
     @classmethod
     def total(cls, records: list[SufficientStats]) -> SufficientStats:
@@ -56,33 +49,28 @@ class SufficientStats:
         """D."""
         return self.sum_z.shape[-1]
 
+    @property
+    def parts(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The four statistics, each with the components along its first dimension."""
+        return self.counts, self.sum_z, self.sum_zz, self.entropy
+
+    def each(self, change: Callable[..., Tensor], *others: SufficientStats) -> SufficientStats:
+        """Return the record whose statistics are `change` of those of this record and the others."""
+        return SufficientStats(*map(change, self.parts, *(other.parts for other in others)))
+
     def __add__(self, other: SufficientStats) -> SufficientStats:
-        return SufficientStats(
-            self.counts + other.counts,
-            self.sum_z + other.sum_z,
-            self.sum_zz + other.sum_zz,
-            self.entropy + other.entropy,
-        )
+        return self.each(add, other)
 
     def __sub__(self, other: SufficientStats) -> SufficientStats:
-        return SufficientStats(
-            self.counts - other.counts,
-            self.sum_z - other.sum_z,
-            self.sum_zz - other.sum_zz,
-            self.entropy - other.entropy,
-        )
+        return self.each(sub, other)
 
     def scaled(self, weight: float) -> SufficientStats:
         """Return the record in which every observation counts `weight` times (a power posterior)."""
-        if weight == 1.0:
-            return self
-        return SufficientStats(
-            self.counts * weight, self.sum_z * weight, self.sum_zz * weight, self.entropy * weight
-        )
+        return self if weight == 1.0 else self.each(lambda part: part * weight)
 
     def select(self, index: Tensor) -> SufficientStats:
         """Return the components named by `index` (K',), in that order; reorders and removes."""
-        return SufficientStats(self.counts[index], self.sum_z[index], self.sum_zz[index], self.entropy[index])
+        return self.each(lambda part: part[index])
 
     def with_empty(self, n_new: int) -> SufficientStats:
         """Return the record with `n_new` empty components appended."""
@@ -90,27 +78,18 @@ class SufficientStats:
 
     def concat(self, other: SufficientStats) -> SufficientStats:
         """Return the components of both records side by side (not their sum)."""
-        return SufficientStats(
-            torch.cat([self.counts, other.counts]),
-            torch.cat([self.sum_z, other.sum_z]),
-            torch.cat([self.sum_zz, other.sum_zz]),
-            torch.cat([self.entropy, other.entropy]),
-        )
+        return self.each(lambda *parts: torch.cat(parts), other)
 
     def pooled(self, keep: int, drop: int, entropy: Tensor | float) -> SufficientStats:
         """Return the record with component `drop` added to `keep` and removed.
 
         The entropy of the pooled component is not a function of the two entropies, so the caller gives it.
         """
-        record = SufficientStats(
-            self.counts.clone(), self.sum_z.clone(), self.sum_zz.clone(), self.entropy.clone()
-        )
-        record.counts[keep] += record.counts[drop]
-        record.sum_z[keep] += record.sum_z[drop]
-        record.sum_zz[keep] += record.sum_zz[drop]
+        record = self.each(Tensor.clone)
+        for part in record.parts:
+            part[keep] += part[drop]
         record.entropy[keep] = entropy
-        rest = torch.arange(self.n_components) != drop
-        return record.select(rest)
+        return record.select(torch.arange(self.n_components) != drop)
 
     def without_negatives(self) -> SufficientStats:
         """Return the record with counts and entropies that subtraction left just below zero set to zero."""

@@ -13,7 +13,7 @@ memory does not grow with N * K or N * D^2.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -25,17 +25,6 @@ from dbull.mixture.posterior import MixturePosterior, mean_weights
 from dbull.mixture.stats import SufficientStats
 from dbull.probability import normal_wishart as nw
 from dbull.probability import stick_breaking as sb
-
-__all__ = [
-    "Points",
-    "local_step",
-    "local_summary",
-    "log_joint",
-    "log_predictive",
-    "memberships",
-    "most_probable",
-    "summarize",
-]
 
 CHUNK_NUMBERS = 1 << 20  # numbers in one chunk of Phi and of log rho together
 MIN_CHUNK_ROWS = 32
@@ -70,19 +59,15 @@ class Points:
 
     def take(self, rows: Tensor) -> Points:
         """Return the points at the given row numbers."""
-        return Points(
-            self.zt.index_select(1, rows),
-            None if self.vart is None else self.vart.index_select(1, rows),
-            None if self.mass is None else self.mass[rows],
-        )
+        return self._each(lambda part: part.index_select(-1, rows))
 
     def between(self, start: int, stop: int) -> Points:
         """Return the points of rows start..stop as a view, without a copy."""
-        return Points(
-            self.zt[:, start:stop],
-            None if self.vart is None else self.vart[:, start:stop],
-            None if self.mass is None else self.mass[start:stop],
-        )
+        return self._each(lambda part: part[..., start:stop])
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Points:
+        others = (None if part is None else change(part) for part in (self.vart, self.mass))
+        return Points(change(self.zt), *others)
 
     def batches(self, n_batches: int) -> list[Points]:
         """Cut the points into mini-batches of nearly equal size, as views."""

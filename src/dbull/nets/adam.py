@@ -12,8 +12,6 @@ import torch
 from torch import Tensor
 from torch.optim.adam import adam
 
-__all__ = ["Adam"]
-
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8  # the usual ones
 
 

@@ -10,8 +10,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-__all__ = ["Augmentation", "ImageShifts", "MaskingNoise", "uniform"]
-
 Augmentation = Callable[[Tensor, torch.Generator], Tensor]
 
 

@@ -15,8 +15,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-__all__ = ["FrontEnd"]
-
 CHUNK_IMAGES = 256  # few calls per image, and maps that stay near the cache
 SMALLEST_WEIGHT = 1e-15  # of a pixel in a cell
 TINY = 1e-12

@@ -16,8 +16,6 @@ from torch.nn import functional as F
 from dbull.errors import DataError, check_known
 from dbull.nets.frontend import FrontEnd
 
-__all__ = ["KINDS", "InputView", "fit_inputs", "guess_kind"]
-
 KINDS = ("images", "sparse", "dense")
 SPARSE_SHARE = 0.8  # share of zeros from which non-negative rows count as sparse (word counts and the like)
 SMALLEST, LARGEST = 1e-150, 1e150  # values that are told from 0 and from each other by their squares

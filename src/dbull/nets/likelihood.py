@@ -15,8 +15,6 @@ from torch.nn import functional as F
 
 from dbull.errors import check_known
 
-__all__ = ["LIKELIHOODS", "Likelihood", "choose_likelihood", "make_likelihood"]
-
 LIKELIHOODS = ("bernoulli", "gaussian", "gaussian-fixed", "gaussian-learned")
 LOG_2PI = math.log(2 * math.pi)
 # A decoder with a variance of its own makes it 0, and the density infinite, where the data are constant.
@@ -42,7 +40,7 @@ class Likelihood(nn.Module, ABC):
         """Return the mean log-density of rows (N, d) if each were described by the mean of all rows."""
 
 
-class Bernoulli(Likelihood):
+class _Bernoulli(Likelihood):
     """Values in [0, 1], each a probability; the output is its logit."""
 
     def log_prob(self, output: Tensor, x: Tensor) -> Tensor:
@@ -56,7 +54,7 @@ class Bernoulli(Likelihood):
         return float(self.log_prob(torch.logit(x.mean(0), eps=least).expand_as(x), x).mean())
 
 
-class Gaussian(Likelihood):
+class _Gaussian(Likelihood):
     """One variance for all values: fixed, or learned and no smaller than exp(MIN_LOG_VAR)."""
 
     def __init__(self, learned: bool) -> None:
@@ -78,7 +76,7 @@ class Gaussian(Likelihood):
         return float(-0.5 * x.shape[1] * (LOG_2PI + log_var + var * torch.exp(-log_var)))
 
 
-class GaussianLearned(Likelihood):
+class _GaussianLearned(Likelihood):
     """A variance for each value of each row, given by the decoder, as the paper writes it; clamped."""
 
     n_outputs = 2
@@ -100,10 +98,10 @@ def make_likelihood(name: str) -> Likelihood:
     """Make the likelihood of that name."""
     check_known("likelihood", name, LIKELIHOODS)
     if name == "bernoulli":
-        return Bernoulli()
+        return _Bernoulli()
     if name == "gaussian-learned":
-        return GaussianLearned()
-    return Gaussian(learned=name == "gaussian")
+        return _GaussianLearned()
+    return _Gaussian(learned=name == "gaussian")
 
 
 def choose_likelihood(images: bool) -> str:

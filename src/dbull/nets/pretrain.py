@@ -15,8 +15,6 @@ from dbull.nets.adam import Adam
 from dbull.nets.augment import MaskingNoise
 from dbull.nets.vae import VAE
 
-__all__ = ["stacked_denoising"]
-
 CHUNK_ROWS = 4096
 
 

@@ -16,8 +16,6 @@ from torch import Tensor, nn
 from dbull.errors import SettingsError, check_known
 from dbull.nets.likelihood import Likelihood, make_likelihood
 
-__all__ = ["ENCODERS", "VAE", "NetworkShape"]
-
 ENCODERS = ("mlp", "conv", "identity")
 # Of the encoder's variance. At the lower end a latent vector is exact for every purpose of float32.
 MIN_LOG_VAR, MAX_LOG_VAR = -14.0, 6.0
@@ -109,7 +107,7 @@ def hidden_layers(sizes: Sequence[int]) -> list[nn.Module]:
 CONV_CHANNELS = (32, 64, 128)
 
 
-class FromRows(nn.Module):
+class _FromRows(nn.Module):
     """Rows (N, height * width * channels) to images (N, channels, height, width)."""
 
     def __init__(self, image_shape: tuple[int, int, int]) -> None:
@@ -120,7 +118,7 @@ class FromRows(nn.Module):
         return rows.reshape(-1, *self.image_shape).movedim(-1, 1)
 
 
-class ToRows(nn.Module):
+class _ToRows(nn.Module):
     """Images to rows, cropped to the height and width asked for; several outputs per value side by side."""
 
     def __init__(self, image_shape: tuple[int, int, int]) -> None:
@@ -136,7 +134,7 @@ class ToRows(nn.Module):
 def conv_trunk(image_shape: tuple[int, int, int]) -> tuple[nn.Module, int]:
     """Return convolutions that halve the image at each layer, and how many numbers come out."""
     height, width, n_channels = image_shape
-    layers: list[nn.Module] = [FromRows(image_shape)]
+    layers: list[nn.Module] = [_FromRows(image_shape)]
     for n_in, n_out in pairwise((n_channels, *CONV_CHANNELS)):
         layers += [nn.Conv2d(n_in, n_out, 3, stride=2, padding=1), nn.ReLU()]
         height, width = -(-height // 2), -(-width // 2)
@@ -156,4 +154,4 @@ def conv_decoder(image_shape: tuple[int, int, int], latent_dim: int, n_outputs: 
     ]
     for n_in, n_out in pairwise((*reversed(CONV_CHANNELS), n_outputs * n_channels)):
         layers += [nn.ConvTranspose2d(n_in, n_out, 4, stride=2, padding=1), nn.ReLU()]
-    return nn.Sequential(*layers[:-1], ToRows(image_shape))
+    return nn.Sequential(*layers[:-1], _ToRows(image_shape))

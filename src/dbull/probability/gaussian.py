@@ -10,8 +10,6 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["expected_log_density", "kl", "log_density"]
-
 LOG_2PI = math.log(2 * math.pi)
 
 

@@ -16,19 +16,6 @@ from torch import Tensor
 
 from dbull.errors import NumericalError
 
-__all__ = [
-    "NormalWishart",
-    "cholesky_scale_inv",
-    "expected_covariance",
-    "expected_log_density",
-    "expected_log_det",
-    "kl",
-    "log_det_scale_inv",
-    "log_partition",
-    "log_student_t",
-    "sample_gaussians",
-]
-
 LOG_2 = math.log(2.0)
 LOG_PI = math.log(math.pi)
 LOG_2PI = math.log(2.0 * math.pi)

@@ -12,15 +12,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = [
-    "StickBreaking",
-    "expected_log_sticks",
-    "expected_log_weights",
-    "kl_to_prior",
-    "log_beta_function",
-    "mean_weights",
-]
-
 
 @dataclass(frozen=True)
 class StickBreaking:

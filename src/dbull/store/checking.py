@@ -20,8 +20,6 @@ from dbull.store.pruning import pruned_files
 if TYPE_CHECKING:
     from dbull.store.folder import ModelFolder
 
-__all__ = ["CheckReport", "Finding", "check_folder"]
-
 
 @dataclass(frozen=True)
 class Finding:

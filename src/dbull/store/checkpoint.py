@@ -12,9 +12,6 @@ from dbull.store.layout import check_name, is_sha256
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["OWN_KINDS", "Checkpoint", "LearnedInput", "with_bytes"]
-
-
 OWN_KINDS = ("learned", "rollback")  # of lines among the events
 
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from dbull.store.folder import Loaded
 
-__all__ = ["MISSING", "Change", "Difference", "TensorChange", "compare"]
-
 MISSING = "(missing)"
 
 

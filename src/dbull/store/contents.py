@@ -29,8 +29,6 @@ from dbull.store.learned import read_inputs
 from dbull.store.manifest import FileRecord, Manifest
 from dbull.store.tensors import pack_tensors, read_header, read_tensors
 
-__all__ = ["pack_files", "read_checkpoint", "shared", "verify_files"]
-
 
 def pack_files(checkpoint: Checkpoint) -> dict[str, bytes]:
     """Return the files of a checkpoint's tensors and documents."""

@@ -33,8 +33,6 @@ from dbull.store.layout import (
 from dbull.store.manifest import Manifest, chained, read_manifest
 from dbull.store.writing import replace_file
 
-__all__ = ["ancestor", "event_lines", "own_events", "parse_events", "past_events", "sync_log"]
-
 _LINE = re.compile(rb'\{"generation": ([1-9]\d{0,18}), ', re.ASCII)
 
 

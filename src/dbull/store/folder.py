@@ -43,8 +43,6 @@ from dbull.store.manifest import (
 from dbull.store.pruning import remove_pruned
 from dbull.store.writing import check_writable, publish, remove_leftovers
 
-__all__ = ["HistoryEntry", "Loaded", "ModelFolder"]
-
 
 @dataclass(frozen=True)
 class Loaded:

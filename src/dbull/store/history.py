@@ -9,8 +9,6 @@ from pathlib import Path
 from dbull.store.layout import EVENTS
 from dbull.store.manifest import Manifest
 
-__all__ = ["HistoryEntry", "ids_given_ever", "log_end"]
-
 # Ids kept free for each generation whose manifest cannot be read, when a rollback goes over it.
 IDS_PER_LOST_GENERATION = 1000
 

@@ -25,30 +25,6 @@ from pathlib import Path
 
 from dbull.errors import ModelFileError
 
-__all__ = [
-    "DOCUMENT_BYTES",
-    "EVENTS",
-    "FORMAT_VERSION",
-    "LEARNED",
-    "MANIFEST",
-    "MANIFEST_BYTES",
-    "MANIFEST_HASH",
-    "WRITING",
-    "check_file",
-    "check_name",
-    "damaged",
-    "generation_name",
-    "generation_number",
-    "hash_bytes",
-    "hash_file",
-    "is_sha256",
-    "listing",
-    "oddity",
-    "open_regular",
-    "ranges",
-    "read_bounded",
-]
-
 FORMAT_VERSION = 2
 MANIFEST, MANIFEST_HASH, EVENTS = "manifest.json", "manifest.sha256", "events.jsonl"
 LEARNED = "learned.json"  # of format 1: every input learned so far

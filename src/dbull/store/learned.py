@@ -19,16 +19,6 @@ from dbull.store.eventlog import parse_events, past_events
 from dbull.store.layout import DOCUMENT_BYTES, LEARNED, check_file, is_sha256, read_bounded
 from dbull.store.manifest import Manifest, read_manifest
 
-__all__ = [
-    "LearnedRecord",
-    "add_learned",
-    "known_inputs",
-    "learned_lines",
-    "read_inputs",
-    "refuse_known",
-    "remember",
-]
-
 # Of the last models at hand, by the hash of the manifest: it stands for all that the generation rests on, so
 # this is never out of date. Without it a commit would take the longer the more had been learned.
 _KNOWN: dict[str, dict[str, LearnedRecord]] = {}

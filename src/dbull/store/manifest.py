@@ -38,8 +38,6 @@ from dbull.store.layout import (
     read_bounded,
 )
 
-__all__ = ["FileRecord", "Manifest", "chained", "read_manifest", "running_versions", "wrap_manifest"]
-
 FORMAT = "dbull-model"
 
 

@@ -13,8 +13,6 @@ import secrets
 from functools import cache
 from pathlib import Path
 
-__all__ = ["is_gone", "owner_name"]
-
 _NAME = re.compile(r"(?P<place>[0-9a-f-]{36}\.\d+)\.(?P<pid>\d+)\.(?P<start>\d+)\.[0-9a-f]{16}\Z", re.ASCII)
 _NOBODY = re.compile(r"gone-[0-9a-f]{16}\Z", re.ASCII)
 

@@ -16,8 +16,6 @@ from dbull.errors import ModelFileError
 from dbull.store.layout import EVENTS, LEARNED, generation_name
 from dbull.store.manifest import Manifest, read_manifest
 
-__all__ = ["pruned_files", "remove_pruned"]
-
 KEPT = (EVENTS, LEARNED)
 
 

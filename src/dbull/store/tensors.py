@@ -20,8 +20,6 @@ from dbull.store.layout import damaged, open_regular, read_bounded
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["TensorInfo", "pack_tensors", "read_header", "read_tensors"]
-
 HEADER_BYTES = 2 * 2**20
 MAX_TENSORS = 10_000
 MAX_SIDE = 2**40  # also of an empty tensor: beyond 2^63 a shape is no shape to torch

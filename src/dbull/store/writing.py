@@ -25,8 +25,6 @@ from dbull.store.layout import WRITING, damaged, generation_name
 from dbull.store.owners import is_gone, owner_name
 from dbull.writing import sync_folder
 
-__all__ = ["check_writable", "publish", "remove_leftovers", "replace_file", "writing"]
-
 _FIXES = {
     errno.ENOSPC: "free some space, then run the same again",
     errno.EDQUOT: "free some of your quota, then run the same again",

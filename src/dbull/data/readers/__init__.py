@@ -23,8 +23,6 @@ from dbull.data.readers.images import read_images
 from dbull.data.readers.numpy_files import read_npy, read_npy_stream, read_npz
 from dbull.errors import DataError
 
-__all__ = ["SUFFIXES", "Chunk", "ReadSettings", "find_source", "read_chunks", "read_table", "table_names"]
-
 _READERS: dict[str, Callable[[Path, ReadSettings], Iterator[Chunk]]] = {
     ".npy": read_npy,
     ".npz": read_npz,

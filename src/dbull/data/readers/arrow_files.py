@@ -18,8 +18,6 @@ from dbull.data.readers.chunk import (
 from dbull.data.readers.extras import need_pyarrow
 from dbull.errors import DataError
 
-__all__ = ["ARROW_FILE_MAGIC", "read_arrow", "read_arrow_stream", "read_parquet", "schema_names"]
-
 ARROW_FILE_MAGIC = b"ARROW1"
 
 

@@ -8,11 +8,6 @@ import numpy as np
 
 from dbull.errors import DataError, did_you_mean
 
-__all__ = [
-    *("MAX_COLUMNS", "Chunk", "ReadSettings", "Selection", "check_finite", "check_width", "make_chunk"),
-    *("TIMES", "select_columns"),
-]
-
 MAX_COLUMNS = 1 << 18  # an image of 256 x 256 in colour has fewer
 CHUNK_VALUES = 1 << 25  # wide rows come in chunks of fewer rows
 TIMES = "times are no numbers: make them some (such as seconds since a day), or leave the column out"

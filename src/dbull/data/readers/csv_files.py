@@ -16,8 +16,6 @@ from dbull.data.readers.chunk import Chunk, ReadSettings, Selection, make_chunk,
 from dbull.data.readers.extras import optional_pyarrow
 from dbull.errors import DataError
 
-__all__ = ["first_line", "read_csv", "read_csv_stream"]
-
 _MAX_BLOCK = 2**31 - 1  # pyarrow holds the size in 32 bits
 MAX_LINE = 1 << 24  # characters; so many columns as a table may have need fewer
 BLOCK_CHARACTERS = 1 << 26  # lines that are held at once

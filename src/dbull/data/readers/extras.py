@@ -6,8 +6,6 @@ from typing import Any
 
 from dbull.errors import DataError
 
-__all__ = ["need_pillow", "need_pyarrow", "optional_pyarrow"]
-
 
 @cache
 def optional_pyarrow() -> Any:

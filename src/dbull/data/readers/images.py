@@ -14,8 +14,6 @@ from dbull.data.readers.chunk import Chunk, ReadSettings, Selection, check_width
 from dbull.data.readers.extras import need_pillow
 from dbull.errors import DataError
 
-__all__ = ["MAX_PIXELS", "SUFFIXES", "image_files", "read_images"]
-
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
 MAX_PIXELS = 1 << 26  # of one image; a small file may unpack to far more
 MAX_FILE_BYTES = 1 << 29  # eight for each pixel

@@ -22,8 +22,6 @@ from dbull.data.readers.chunk import (
 )
 from dbull.errors import DataError
 
-__all__ = ["read_npy", "read_npy_stream", "read_npz"]
-
 _BLOCK = 1 << 24  # no more is reserved at once than this, whatever a damaged header asks for
 
 

@@ -25,7 +25,7 @@ from dbull.lifelong.inference import CHUNK_ROWS, encode_rows, padded
 from dbull.lifelong.learn import Progress, decayed
 from dbull.lifelong.objective import FrozenMixture
 from dbull.lifelong.past import encoder_fingerprint
-from dbull.lifelong.settings import PRETRAININGS, epochs_for, recipe_for
+from dbull.lifelong.settings import PRETRAININGS, RECIPES, epochs_for
 from dbull.lifelong.training import EpochTerms, Trainer, TrainingRows
 from dbull.methods.base import as_tensor, check_number, check_rows, new_seed, unchanged_on_failure
 from dbull.methods.dbull_choices import augmentation, image_shape_of, networks
@@ -108,7 +108,7 @@ class Bench:
                 self.n_stacked_epochs,
                 self.generator,
                 self.learning_rate,
-                trainer.batch_rows,
+                trainer.batch_size,
             )
             for _, epoch, error in steps:
                 yield clock.tick("pretrain", epoch, self.n_stacked_epochs, 1, EpochTerms(-error))
@@ -122,7 +122,7 @@ class Bench:
     def batches(self) -> Iterator[Tensor]:
         """Yield the row numbers of one epoch, batch by batch, in a new random order."""
         order = torch.randperm(len(self.trainer.rows.values), generator=self.generator)
-        yield from order.split(self.trainer.batch_rows)
+        yield from order.split(self.trainer.batch_size)
 
     def show(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Return values and encoder inputs of some rows, changed at random where augmentation is on."""
@@ -158,10 +158,10 @@ def prepare(
     image_shape = image_shape_of(model, n_columns)
     if learned is not None:
         view, vae = learned
-        recipe = recipe_for("paper", view.kind)
+        recipe = RECIPES["paper", view.kind]
     else:
         kind = guess_kind(rows, image_shape) if model.kind == "auto" else model.kind
-        recipe = recipe_for("paper", kind)
+        recipe = RECIPES["paper", kind]
         widest = WIDTH_PER_COLUMN * n_columns
         widths = tuple(min(width, widest) for width in hidden_dims or recipe.hidden_dims)
         latent_dim = min(recipe.latent_dim, n_columns) if model.latent_dim == "auto" else model.latent_dim
@@ -180,27 +180,25 @@ def prepare(
     if model.batch_size != "auto":
         batch_rows = int(model.batch_size)
     else:
-        batch_rows = min(batch_rows or recipe.batch_rows, max(LEAST_BATCH, n_rows // N_BATCHES))
+        usual = batch_rows or recipe.settings.training.batch_size
+        batch_rows = min(usual, max(LEAST_BATCH, n_rows // N_BATCHES))
     n_epochs = model.epochs
     if n_epochs == "auto":
         n_epochs = epochs_for(n_rows, batch_rows, *recipe.epoch_range)
     rate = model.learning_rate
     if rate == "auto":
         width = max((*vae.shape.hidden_dims, vae.shape.latent_dim))
-        rate = recipe.learning_rate * min(MOST_RATE, max(1.0, math.sqrt(WIDE / width)))
+        rate = recipe.settings.training.learning_rate * min(MOST_RATE, max(1.0, math.sqrt(WIDE / width)))
     if not augmented or (image_shape is None and n_columns <= NARROW):
         recipe = replace(recipe, augment=False)
     values = view.values(rows)
     trainer = Trainer(
-        vae=vae,
-        view=view,
-        rows=TrainingRows.of(values, view.inputs(values), None, vae.shape.latent_dim),
-        augment=augmentation(model, recipe, image_shape),
-        graph=None,
-        neighbourhood_weight=0.0,
-        consistency_weight=0.0,
-        batch_rows=batch_rows,
-        generator=torch.Generator().manual_seed(seed),
+        view,
+        vae,
+        TrainingRows.of(values, view.inputs(values), None, vae.shape.latent_dim),
+        augmentation(model, recipe, image_shape),
+        replace(recipe.settings.training, batch_size=batch_rows),
+        torch.Generator().manual_seed(seed),
     )
     n_stacked = max(1, int(n_epochs) // 4) if model.pretraining == "stacked" else 0
     return Bench(view, trainer, int(n_epochs), n_stacked, float(rate))

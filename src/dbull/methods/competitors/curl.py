@@ -284,7 +284,7 @@ class CURL(AutoencoderMethod):
         optimiser = Adam(network.head_parameters(), rate)
         for _ in range(EXPANSION_PASSES):
             order = torch.randperm(len(values), generator=bench.generator)
-            for rows in order.split(bench.trainer.batch_rows):
+            for rows in order.split(bench.trainer.batch_size):
                 noise = bench.noise(len(rows), network.prior_means.shape[1])
                 bounds = network.bounds_of(new, values[rows], inputs[rows], noise)
                 descend(optimiser, -bounds.mean(), "a new component")

@@ -1,0 +1,23 @@
+"""Algorithm 1 of the paper, corrected: networks and mixture learned together, one data set after another.
+
+`learn` takes the state that earlier data sets left, the rows of a new one and the settings, and returns the
+new state with a report of what was done. The state given is never changed; of rows nothing is kept but what
+docs/privacy.md says.
+
+    state, report = learn(state, rows, settings, augment)       a generator: it yields progress on the way
+
+The hops of one arrival, in order, and the module of each:
+
+    state       everything that a learner knows between two data sets
+    settings    how a data set is learned: training, graph, past and mixture, each handed whole to its part
+    novelty     which rows may change what was learned: near, far, outliers
+    past        imprints of rows that are gone; replay drawn from them; statistics that follow the encoder
+    neighbourhood   the graph of the rows in memory, and the loss that keeps neighbours together
+    training    epochs of gradient steps on the networks, the mixture held fixed;
+    objective   the terms of the bound that they climb
+    codes       the mixture on the codes: search(fit, codes) -> fit
+    groups      newborn components join an old cluster or found one
+    folding     fold_in(state, fit, arrival) -> (state, report), once
+    inference   answers about rows: codes, values, bounds
+    learn       all of it, in the order of its docstring
+"""
