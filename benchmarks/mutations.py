@@ -64,8 +64,8 @@ MUTATIONS = (
     Mutation(
         "replayed rows are not trained on",
         "lifelong/training.py",
-        "order = torch.randperm(n_rows, generator=self.generator)",
-        "order = torch.randperm(self.rows.n_present, generator=self.generator)",
+        "torch.randperm(len(self.rows.values), generator",
+        "torch.randperm(self.rows.n_present, generator",
         f"{STREAM} -k paper",
     ),
     Mutation(

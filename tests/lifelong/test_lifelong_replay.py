@@ -251,7 +251,7 @@ def test_only_rows_whose_values_are_real_are_augmented(past, rows):
     """Replayed inputs of imprints are not those of their values: changing these would replace them."""
     trainer = make_trainer(past, rows, 0.0, augment=lambda values, generator: values + 5.0)
     n = len(trainer.rows.values)
-    shown, inputs = trainer._shown(torch.arange(n))
+    shown, inputs = trainer.shown(torch.arange(n))
     changed = (shown != trainer.rows.values).all(1)
     assert int(changed.sum()) == trainer.rows.augmented
     assert bool(changed[: len(rows)].all())

@@ -11,10 +11,9 @@ done        newborn components join an old cluster, or found a new one; statisti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Generator
+from dataclasses import replace
 from functools import partial
-from time import perf_counter
 from typing import Any
 
 import torch
@@ -29,32 +28,12 @@ from dbull.lifelong.novelty import Triage, sort_rows
 from dbull.lifelong.past import Past
 from dbull.lifelong.settings import NOVEL_SHARE, LearnSettings, Schedule
 from dbull.lifelong.state import LearnerState
-from dbull.lifelong.training import EpochTerms, Trainer, TrainingRows
+from dbull.lifelong.training import Clock, Progress, Trainer, TrainingRows, decayed, layer_by_layer, represent
 from dbull.mixture.memory import StatsMemory
-from dbull.mixture.moves import MoveRecord
 from dbull.mixture.updates import Points
 from dbull.nets.augment import Augmentation
-from dbull.nets.pretrain import stacked_denoising
 
 FEWEST_TO_TRAIN = 20  # rows of a further data set; the networks stay as they are for fewer
-FINAL_RATE = 0.1  # learning rate at the end of a stage, as a share of that at its start
-
-
-@dataclass(frozen=True)
-class Progress:
-    """One thing that happened while a data set was learned."""
-
-    stage: str  # "past", "graph", "pretrain", "represent", "search", "joint" or "done"
-    epoch: int
-    n_epochs: int
-    n_components: int
-    n_clusters: int  # known when done; until then each component counts as one
-    seconds: float
-    seconds_left: float | None = None
-    terms: EpochTerms | None = None  # means per row, after an epoch
-    moves: tuple[MoveRecord, ...] = ()  # accepted births, merges and dissolutions of a search
-    changed_share: float | None = None  # rows that changed component in a search
-    novel_share: float | None = None  # rows that the clusters of the past find strange
 
 
 def learn(
@@ -78,13 +57,13 @@ def learn(
     parts = Triage.all_near(len(rows), 1.0) if first else sort_rows(state, all_inputs, s.past.stranger_std)
     values, inputs = _taken(all_values, parts.near), _taken(all_inputs, parts.near)
     schedule = _schedule(state, parts, s)
-    clock = _Clock(schedule.epochs + schedule.joint_epochs)
+    clock = Clock(schedule.epochs + schedule.joint_epochs)
 
     past = None if first else Past(state, s.past.replay if learns else "none", generator)
     near_memory, far_memory = _by_distance(state)
     fit = CodeMixture.of_past(near_memory, state.prior)
     if past is not None:
-        yield clock.now("past", fit, novel_share=1.0 if parts.novel_share is None else parts.novel_share)
+        yield _told(clock, "past", fit, novel_share=1.0 if parts.novel_share is None else parts.novel_share)
     replay = past.replay(s.past, generator) if past is not None else None
 
     data = TrainingRows.of(values, inputs, replay, state.vae.shape.latent_dim)
@@ -92,7 +71,7 @@ def learn(
     drawn_together = s.graph.join > 0 or (s.training.neighbourhood > 0 and learns)
     if drawn_together and len(inputs) > 0 and len(data.inputs) > 1:  # one row alone has no neighbour
         graph = build_graph(data.inputs, s.graph, generator)
-        yield clock.now("graph", fit)
+        yield clock.now("graph")
 
     search = CodeSearch(s.mixture, generator)
     if len(inputs) > 0 and learns:
@@ -106,14 +85,14 @@ def learn(
             return search(fit, codes_now(), births)
 
         if _untrained(state):
-            yield from _layer_by_layer(trainer, clock, fit)
-        yield from _represent(trainer, schedule, clock, fit)
+            yield from layer_by_layer(trainer, clock)
+        yield from represent(trainer, schedule, clock)
         fit = yield from _alternate(trainer, schedule, clock, fit, follow)
         if first and s.training.joint_births and schedule.joint_epochs > 0:
             fit = search.afresh(fit, codes_now(), s.training.stable_gain)
     elif len(inputs) > 0:
         fit = search(fit, Points.from_rows(inputs.to(torch.float64)))
-        yield clock.now("search", fit)
+        yield _told(clock, "search", fit)
 
     order = torch.cat([parts.near, parts.far])
     codes, var = encode_rows(state.vae, _taken(all_inputs, order))
@@ -138,7 +117,7 @@ def learn(
         changed_columns,
     )
     state, report = fold_in(state, fit, arrival, s, generator)
-    done = clock.now("done", fit, n_clusters=state.n_clusters)
+    done = _told(clock, "done", fit, n_clusters=state.n_clusters)
     yield done
     return state, replace(report, seconds=done.seconds)
 
@@ -150,17 +129,16 @@ def pretrain(
     state, s = state.copy(), settings
     generator = state.random_stream()
     schedule = s.training.schedule(first=True, novel=True)
-    clock = _Clock(schedule.epochs)
-    nothing = CodeMixture.of_past(state.memory, state.prior)
+    clock = Clock(schedule.epochs)
     values = state.view.values(rows)
     data = TrainingRows.of(values, state.view.inputs(values), None, state.vae.shape.latent_dim)
     graph = None
     if s.training.neighbourhood > 0:
         graph = build_graph(data.inputs, s.graph, generator)
-        yield clock.now("graph", nothing)
+        yield clock.now("graph")
     trainer = Trainer(state.view, state.vae, replace(data, graph=graph), augment, s.training, generator)
-    yield from _layer_by_layer(trainer, clock, nothing)
-    yield from _represent(trainer, schedule, clock, nothing)
+    yield from layer_by_layer(trainer, clock)
+    yield from represent(trainer, schedule, clock)
     state.n_pretrain_rows += len(rows)
     return state
 
@@ -199,38 +177,17 @@ def _codes(trainer: Trainer, use_variance: bool) -> Points:
     return Points.from_rows(mean, var if use_variance else None)
 
 
-def _layer_by_layer(trainer: Trainer, clock: _Clock, fit: CodeMixture) -> Iterator[Progress]:
-    """Train layer by layer, if asked for."""
-    s = trainer.settings
-    if s.stacked_epochs == 0:
-        return
-    steps = stacked_denoising(
-        trainer.vae, trainer.rows.inputs, s.stacked_epochs, trainer.generator, s.learning_rate, s.batch_size
-    )
-    for _, epoch, error in steps:
-        yield clock.now("pretrain", fit, epoch, s.stacked_epochs, terms=EpochTerms(-error))
-
-
-def _represent(trainer: Trainer, schedule: Schedule, clock: _Clock, fit: CodeMixture) -> Iterator[Progress]:
-    """Train the networks while all rows are one cluster: no prior holds the codes yet."""
-    n_epochs, rate = schedule.epochs, schedule.learning_rate
-    for epoch in range(n_epochs):
-        terms = trainer.epoch(lambda part: decayed(rate, (epoch + part) / n_epochs))  # noqa: B023
-        clock.n_done += 1
-        yield clock.now("represent", fit, epoch, n_epochs, terms=terms)
-
-
 def _alternate(
     trainer: Trainer,
     schedule: Schedule,
-    clock: _Clock,
+    clock: Clock,
     fit: CodeMixture,
     follow: Callable[[CodeMixture, bool], CodeMixture],
 ) -> Generator[Progress, None, CodeMixture]:
     """Train the networks under the mixture and the mixture on the codes, until neither changes much."""
     s, n_epochs, before = trainer.settings, schedule.joint_epochs, None
     fit = follow(fit, True)
-    yield clock.now("search", fit)
+    yield _told(clock, "search", fit)
     for epoch in range(n_epochs):
         terms = trainer.epoch(
             lambda part: decayed(s.joint_learning_rate, (epoch + part) / n_epochs),  # noqa: B023
@@ -239,8 +196,7 @@ def _alternate(
             fit.responsibilities_with(trainer.encode_replayed()) if trainer.augment is not None else None,
         )
         fit = follow(fit, s.joint_births)
-        clock.n_done += 1
-        yield clock.now("joint", fit, epoch, n_epochs, terms=terms)
+        yield _told(clock, "joint", fit, epoch, n_epochs, terms=terms)
         stands_still = before is not None and terms.elbo - before <= s.stable_gain * abs(before)
         if stands_still and fit.changed_share <= s.stable_share:
             break
@@ -248,29 +204,9 @@ def _alternate(
     return fit
 
 
-def decayed(rate: float, done: float) -> float:
-    """Return a rate that is constant for the first half and then falls linearly to FINAL_RATE of itself."""
-    return rate * min(1.0, max(FINAL_RATE, 2 * (1 - done)))
-
-
-class _Clock:
-    """Elapsed time, and an estimate of what is left."""
-
-    def __init__(self, n_epochs: int):
-        self.started = perf_counter()
-        self.n_epochs = n_epochs
-        self.n_done = 0
-
-    def now(
-        self, stage: str, fit: CodeMixture, epoch: int = 0, n_epochs: int = 1, **details: Any
-    ) -> Progress:
-        """Describe the present moment and the mixture as it stands; epochs are counted from 1."""
-        seconds = perf_counter() - self.started
-        left = seconds / self.n_done * (self.n_epochs - self.n_done) if self.n_done else None
-        if stage in ("search", "joint"):
-            details |= {"moves": fit.moves, "changed_share": fit.changed_share}
-        n_components = max(1, fit.memory.n_components)
-        details = {"n_clusters": n_components, "seconds_left": left, **details}
-        if stage == "done":
-            details["seconds_left"] = 0.0
-        return Progress(stage, epoch + 1, n_epochs, n_components, seconds=seconds, **details)
+def _told(clock: Clock, stage: str, fit: CodeMixture, *epoch: int, **details: Any) -> Progress:
+    """Describe the present moment and the mixture as it stands."""
+    clock.n_components = max(1, fit.memory.n_components)
+    if stage in ("search", "joint"):
+        details |= {"moves": fit.moves, "changed_share": fit.changed_share}
+    return clock.now(stage, *epoch, **details)

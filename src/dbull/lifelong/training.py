@@ -1,10 +1,11 @@
-"""Gradient steps on the networks, epoch by epoch, with the mixture held fixed."""
+"""Gradient steps on the networks, epoch by epoch, with the mixture held fixed, and how it goes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from time import perf_counter
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,13 +15,15 @@ from dbull.lifelong.inference import encode_rows
 from dbull.lifelong.neighbourhood import NeighbourGraph, neighbourhood_loss
 from dbull.lifelong.objective import FrozenMixture, row_terms
 from dbull.lifelong.past import Replay
-from dbull.lifelong.settings import TrainingSettings
+from dbull.lifelong.settings import Schedule, TrainingSettings
+from dbull.mixture.moves import MoveRecord
 from dbull.nets.adam import Adam
 from dbull.nets.augment import Augmentation
 from dbull.nets.inputs import InputView
+from dbull.nets.pretrain import stacked_denoising
 from dbull.nets.vae import VAE
 
-__all__ = ["EpochTerms", "Trainer", "TrainingRows"]
+FINAL_RATE = 0.1  # learning rate at the end of a stage, as a share of that at its start
 
 
 @dataclass(frozen=True)
@@ -132,10 +135,9 @@ class Trainer:
         """
         started = perf_counter()
         n_rows = len(self.rows.values)
-        order = torch.randperm(n_rows, generator=self.generator)
         sums = torch.zeros(5)
         self.vae.train()
-        for step, rows in enumerate(order.split(self.batch_size)):
+        for step, rows in enumerate(self.batches()):
             self.optimiser.learning_rate = learning_rate(step / self.n_steps)
             terms = self._terms(rows, mixture, None if responsibilities is None else responsibilities[rows])
             elbo = terms[0] + terms[1] + terms[2]
@@ -151,10 +153,29 @@ class Trainer:
         rows_per_second = n_rows / (perf_counter() - started)
         return EpochTerms(reconstruction, log_prior, entropy, neighbourhood, consistency, rows_per_second)
 
+    def batches(self) -> Iterator[Tensor]:
+        """Yield the row numbers of one epoch, batch by batch, in a new random order."""
+        yield from torch.randperm(len(self.rows.values), generator=self.generator).split(self.batch_size)
+
+    def noise(self, *shape: int) -> Tensor:
+        """Draw standard normal numbers."""
+        return torch.randn(*shape, generator=self.generator).to(self.device)
+
+    def shown(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Return values and inputs of rows as they are shown at this visit, on the CPU."""
+        shown, inputs = self.rows.values[rows], self.rows.inputs[rows]
+        if self.augment is None:
+            return shown, inputs
+        changed = self.augment(shown, self.generator)
+        may_change = (rows < self.rows.augmented)[:, None]
+        return torch.where(may_change, changed, shown), torch.where(
+            may_change, self.view.inputs(changed), inputs
+        )
+
     def _terms(self, rows: Tensor, mixture: FrozenMixture | None, responsibilities: Tensor | None) -> Tensor:
         """Return the batch means of the terms, in the order of `EpochTerms`, (5,)."""
         n_rows, vae = len(rows), self.vae
-        shown, inputs = self._shown(rows)
+        shown, inputs = self.shown(rows)
         if self.graph is not None:
             inputs = torch.cat([inputs, self.rows.inputs[self.graph.draw(rows, self.generator)]])
         shown, inputs = shown.to(self.device), inputs.to(self.device)
@@ -164,7 +185,7 @@ class Trainer:
             terms = [reconstruction, reconstruction.new_zeros(()), reconstruction.new_zeros(())]
         else:
             mean, log_var = vae.encode(inputs)
-            noise = torch.randn(n_rows, mean.shape[1], generator=self.generator).to(self.device)
+            noise = self.noise(n_rows, mean.shape[1])
             if responsibilities is not None:
                 responsibilities = responsibilities.to(self.device)
             row = row_terms(vae, mixture, shown, (mean[:n_rows], log_var[:n_rows]), noise, responsibilities)
@@ -175,17 +196,6 @@ class Trainer:
             terms.append(terms[0].new_zeros(()))
         terms.append(self._moved(rows, mean[:n_rows]) if self.consistency else terms[0].new_zeros(()))
         return torch.stack(terms)
-
-    def _shown(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Return values and inputs of rows as they are shown at this visit."""
-        shown, inputs = self.rows.values[rows], self.rows.inputs[rows]
-        if self.augment is None:
-            return shown, inputs
-        changed = self.augment(shown, self.generator)
-        may_change = (rows < self.rows.augmented)[:, None]
-        return torch.where(may_change, changed, shown), torch.where(
-            may_change, self.view.inputs(changed), inputs
-        )
 
     def _moved(self, rows: Tensor, mean: Tensor) -> Tensor:
         """Return the squared distance of replayed codes from where they were, as a mean over all rows."""
@@ -201,3 +211,66 @@ class Trainer:
             f"the network loss is not finite ({', '.join(bad) or 'sum'} term, step {step} of the epoch). "
             "Lower learning_rate, or look for extreme values in the data."
         )
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One thing that happened while a data set was learned."""
+
+    stage: str  # "past", "graph", "pretrain", "represent", "search", "joint" or "done"
+    epoch: int
+    n_epochs: int
+    n_components: int
+    n_clusters: int  # known when done; until then each component counts as one
+    seconds: float
+    seconds_left: float | None = None
+    terms: EpochTerms | None = None  # means per row, after an epoch
+    moves: tuple[MoveRecord, ...] = ()  # accepted births, merges and dissolutions of a search
+    changed_share: float | None = None  # rows that changed component in a search
+    novel_share: float | None = None  # rows that the clusters of the past find strange
+
+
+@dataclass
+class Clock:
+    """Elapsed time, an estimate of what is left, and the number of components as it stands."""
+
+    n_epochs: int  # in all, but for those of single layers
+    n_components: int = 1
+    n_done: int = 0
+    started: float = field(default_factory=perf_counter)
+
+    def now(self, stage: str, epoch: int = 0, n_epochs: int = 1, **details: Any) -> Progress:
+        """Describe the present moment, after an epoch if the stage has such; epochs are counted from 1."""
+        self.n_done += stage in ("represent", "joint")
+        seconds = perf_counter() - self.started
+        left = seconds / self.n_done * (self.n_epochs - self.n_done) if self.n_done else None
+        left = 0.0 if stage == "done" else left
+        details = {"n_clusters": self.n_components, "seconds_left": left, **details}
+        return Progress(stage, epoch + 1, n_epochs, self.n_components, seconds=seconds, **details)
+
+
+def layer_by_layer(trainer: Trainer, clock: Clock) -> Iterator[Progress]:
+    """Train layer by layer, if asked for."""
+    s = trainer.settings
+    if s.stacked_epochs == 0:
+        return
+    steps = stacked_denoising(
+        trainer.vae, trainer.rows.inputs, s.stacked_epochs, trainer.generator, s.learning_rate, s.batch_size
+    )
+    for _, epoch, error in steps:
+        yield clock.now("pretrain", epoch, s.stacked_epochs, terms=EpochTerms(-error))
+
+
+def represent(
+    trainer: Trainer, schedule: Schedule, clock: Clock, prior: FrozenMixture | None = None
+) -> Iterator[Progress]:
+    """Train the networks while there are no clusters; without a prior nothing holds the codes."""
+    n_epochs, rate = schedule.epochs, schedule.learning_rate
+    for epoch in range(n_epochs):
+        terms = trainer.epoch(lambda part: decayed(rate, (epoch + part) / n_epochs), prior)  # noqa: B023
+        yield clock.now("represent", epoch, n_epochs, terms=terms)
+
+
+def decayed(rate: float, done: float) -> float:
+    """Return a rate that is constant for the first half and then falls linearly to FINAL_RATE of itself."""
+    return rate * min(1.0, max(FINAL_RATE, 2 * (1 - done)))

@@ -72,14 +72,14 @@ def choose(model: DBULL, rows: torch.Tensor, seed: int) -> Choices:
     image_shape = image_shape_of(model, rows.shape[1])
     kind = guess_kind(rows, image_shape) if model.kind == "auto" else model.kind
     recipe = RECIPES[model.objective, kind]
-    latent_dim = recipe.latent_dim if model.latent_dim == "auto" else int(model.latent_dim)
     encoder = model.encoder
     if encoder == "auto":
+        latent_dim = recipe.latent_dim if model.latent_dim == "auto" else int(model.latent_dim)
         narrow = rows.shape[1] <= max(latent_dim, IDENTITY_WIDTH) and image_shape is None
         encoder = "identity" if narrow else "mlp"
     front_end = recipe.front_end if model.front_end == "auto" else bool(model.front_end)
     view = fit_inputs(rows, kind, image_shape, front_end and encoder == "mlp", encoder == "identity")
-    vae = networks(model, rows, view, kind, encoder, latent_dim, image_shape, recipe, seed)
+    vae = networks(model, view, kind, encoder, recipe, seed)
     settings = learn_settings(model, len(rows), recipe, pretrained=False)
     return Choices(kind, view, vae, settings, augmentation(model, recipe, image_shape))
 
@@ -164,19 +164,10 @@ def image_shape_of(model: DBULL, n_columns: int) -> tuple[int, int, int] | None:
     return shape[0], shape[1], shape[2]
 
 
-def networks(
-    model: DBULL,
-    rows: torch.Tensor,
-    view: InputView,
-    kind: str,
-    encoder: str,
-    latent_dim: int,
-    image_shape: tuple[int, int, int] | None,
-    recipe: Recipe,
-    seed: int,
-) -> VAE:
+def networks(model: DBULL, view: InputView, kind: str, encoder: str, recipe: Recipe, seed: int) -> VAE:
     """Make networks with fresh weights."""
-    n_columns = rows.shape[1]
+    n_columns = model.n_features_in_
+    latent_dim = recipe.latent_dim if model.latent_dim == "auto" else int(model.latent_dim)
     likelihood = model.likelihood
     if likelihood == "auto":
         likelihood = choose_likelihood(kind == "images")
@@ -190,7 +181,7 @@ def networks(
         encoder,
         tuple(int(width) for width in hidden),
         likelihood if encoder != "identity" else "gaussian",
-        image_shape if encoder == "conv" else None,
+        image_shape_of(model, n_columns) if encoder == "conv" else None,
     )
     # Initial weights come from torch's global stream; it is put back as it was.
     with torch.random.fork_rng(devices=[]):

@@ -6,9 +6,9 @@ Each of them is a subclass that learns clusters of the codes in its own way and 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
-from time import perf_counter
+from itertools import chain
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,12 +22,11 @@ from dbull.codec.networks import NETWORKS, Tensors, pack_networks, unpack_networ
 from dbull.documents import Reader, check_fields, object_of
 from dbull.errors import NumericalError, SettingsError, check_known
 from dbull.lifelong.inference import CHUNK_ROWS, encode_rows, padded
-from dbull.lifelong.learn import Progress, decayed
 from dbull.lifelong.objective import FrozenMixture
 from dbull.lifelong.past import encoder_fingerprint
-from dbull.lifelong.settings import PRETRAININGS, RECIPES, epochs_for
-from dbull.lifelong.training import EpochTerms, Trainer, TrainingRows
-from dbull.methods.base import as_tensor, check_number, check_rows, new_seed, unchanged_on_failure
+from dbull.lifelong.settings import PRETRAININGS, RECIPES, Recipe, TrainingSettings, epochs_for
+from dbull.lifelong.training import Clock, Progress, Trainer, TrainingRows, layer_by_layer, represent
+from dbull.methods.base import as_tensor, check_number, check_rows, drained, new_seed, unchanged_on_failure
 from dbull.methods.dbull_choices import augmentation, image_shape_of, networks
 from dbull.methods.devices import check_device
 from dbull.methods.storing import Stored
@@ -35,7 +34,6 @@ from dbull.nets.adam import Adam
 from dbull.nets.augment import Augmentation
 from dbull.nets.inputs import KINDS, InputView, fit_inputs, guess_kind
 from dbull.nets.likelihood import LIKELIHOODS
-from dbull.nets.pretrain import stacked_denoising
 from dbull.nets.vae import VAE
 
 NARROW = 10  # of so few columns none can be spared: a hole in a row makes it another row
@@ -43,165 +41,6 @@ WIDTH_PER_COLUMN = 16  # no layer is wider than so many times the data, unless a
 LEAST_BATCH, N_BATCHES = 16, 8  # small data come in several batches, so that there are steps enough
 # The recipe's learning rate is for layers of 2,000; narrower ones bear more, up to so many times as much.
 WIDE, MOST_RATE = 2000, 4.0
-
-
-@dataclass
-class Clock:
-    """Turns what happens into progress, with elapsed time and an estimate of what is left."""
-
-    n_epochs: int  # in all
-    n_done: int = 0
-    started: float = 0.0
-
-    def __post_init__(self) -> None:
-        self.started = perf_counter()
-
-    def tick(
-        self,
-        stage: str,
-        epoch: int,
-        n_epochs: int,
-        n_clusters: int,
-        terms: EpochTerms | None = None,
-        changed_share: float | None = None,
-    ) -> Progress:
-        """Count one epoch (from 0 within its stage) as done and describe the moment."""
-        self.n_done += 1
-        seconds = perf_counter() - self.started
-        left = seconds / self.n_done * max(0, self.n_epochs - self.n_done)
-        return Progress(
-            stage, epoch + 1, n_epochs, n_clusters, n_clusters, seconds, left, terms, (), changed_share
-        )
-
-    def done(self, n_clusters: int) -> Progress:
-        """Describe the end."""
-        return Progress("done", 1, 1, n_clusters, n_clusters, perf_counter() - self.started, 0.0)
-
-
-@dataclass(frozen=True)
-class Bench:
-    """Networks and the data set in memory, ready to be worked on."""
-
-    view: InputView
-    trainer: Trainer  # holds networks, values and inputs
-    n_epochs: int  # of training before clusters are looked for
-    n_stacked_epochs: int
-    learning_rate: float
-
-    @property
-    def vae(self) -> VAE:
-        """The networks."""
-        return self.trainer.vae
-
-    @property
-    def generator(self) -> torch.Generator:
-        """Where all randomness of training comes from."""
-        return self.trainer.generator
-
-    def train(self, clock: Clock, prior: FrozenMixture | None = None) -> Iterator[Progress]:
-        """Train the networks before there are clusters; without a prior, as a plain autoencoder."""
-        trainer, n_epochs = self.trainer, self.n_epochs
-        if self.n_stacked_epochs:
-            steps = stacked_denoising(
-                self.vae,
-                trainer.rows.inputs,
-                self.n_stacked_epochs,
-                self.generator,
-                self.learning_rate,
-                trainer.batch_size,
-            )
-            for _, epoch, error in steps:
-                yield clock.tick("pretrain", epoch, self.n_stacked_epochs, 1, EpochTerms(-error))
-        for epoch in range(n_epochs):
-            terms = trainer.epoch(
-                lambda part: decayed(self.learning_rate, (epoch + part) / n_epochs),  # noqa: B023
-                prior,
-            )
-            yield clock.tick("represent", epoch, n_epochs, 1, terms)
-
-    def batches(self) -> Iterator[Tensor]:
-        """Yield the row numbers of one epoch, batch by batch, in a new random order."""
-        order = torch.randperm(len(self.trainer.rows.values), generator=self.generator)
-        yield from order.split(self.trainer.batch_size)
-
-    def show(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Return values and encoder inputs of some rows, changed at random where augmentation is on."""
-        trainer = self.trainer
-        values, inputs = trainer.rows.values[rows], trainer.rows.inputs[rows]
-        if trainer.augment is not None:
-            values = trainer.augment(values, self.generator)
-            inputs = self.view.inputs(values)
-        return values.to(trainer.device), inputs.to(trainer.device)
-
-    def noise(self, *shape: int) -> Tensor:
-        """Draw standard normal numbers."""
-        return torch.randn(*shape, generator=self.generator).to(self.trainer.device)
-
-
-def prepare(
-    model: Any,
-    rows: Tensor,
-    seed: int,
-    hidden_dims: tuple[int, ...] | None = None,
-    learned: tuple[InputView, VAE] | None = None,
-    *,
-    batch_rows: int | None = None,
-    augmented: bool = True,
-) -> Bench:
-    """Check the shared parameters of a model and resolve "auto" for a data set.
-
-    `hidden_dims`, `batch_rows` and `augmented` are a method's own defaults; `learned` is what earlier data
-    sets left, else all is made new.
-    """
-    check_shared(model)
-    n_rows, n_columns = rows.shape
-    image_shape = image_shape_of(model, n_columns)
-    if learned is not None:
-        view, vae = learned
-        recipe = RECIPES["paper", view.kind]
-    else:
-        kind = guess_kind(rows, image_shape) if model.kind == "auto" else model.kind
-        recipe = RECIPES["paper", kind]
-        widest = WIDTH_PER_COLUMN * n_columns
-        widths = tuple(min(width, widest) for width in hidden_dims or recipe.hidden_dims)
-        latent_dim = min(recipe.latent_dim, n_columns) if model.latent_dim == "auto" else model.latent_dim
-        view = fit_inputs(rows, kind, image_shape, bool(model.front_end))
-        vae = networks(
-            model,
-            rows,
-            view,
-            kind,
-            "mlp",
-            int(latent_dim),
-            image_shape,
-            replace(recipe, hidden_dims=widths),
-            seed,
-        )
-    if model.batch_size != "auto":
-        batch_rows = int(model.batch_size)
-    else:
-        usual = batch_rows or recipe.settings.training.batch_size
-        batch_rows = min(usual, max(LEAST_BATCH, n_rows // N_BATCHES))
-    n_epochs = model.epochs
-    if n_epochs == "auto":
-        n_epochs = epochs_for(n_rows, batch_rows, *recipe.epoch_range)
-    rate = model.learning_rate
-    if rate == "auto":
-        width = max((*vae.shape.hidden_dims, vae.shape.latent_dim))
-        rate = recipe.settings.training.learning_rate * min(MOST_RATE, max(1.0, math.sqrt(WIDE / width)))
-    if not augmented or (image_shape is None and n_columns <= NARROW):
-        recipe = replace(recipe, augment=False)
-    values = view.values(rows)
-    trainer = Trainer(
-        view,
-        vae,
-        TrainingRows.of(values, view.inputs(values), None, vae.shape.latent_dim),
-        augmentation(model, recipe, image_shape),
-        replace(recipe.settings.training, batch_size=batch_rows),
-        torch.Generator().manual_seed(seed),
-    )
-    n_stacked = max(1, int(n_epochs) // 4) if model.pretraining == "stacked" else 0
-    return Bench(view, trainer, int(n_epochs), n_stacked, float(rate))
 
 
 def check_shared(model: Any) -> None:
@@ -264,6 +103,7 @@ class AutoencoderMethod(
     told_shape_as = "image_shape"  # the runner fills this in for images
     watched_as = "callback"  # the runner listens here; who listens decides no number and is no setting
     _stored_facts: ClassVar[dict[str, Reader]] = {}  # plain values of the clusters
+    _joint_rate: ClassVar[float] = 1.0  # usual learning rate with clusters, as a share of that before
 
     kind: str = "auto"
     image_shape: tuple[int, ...] | None = None
@@ -280,9 +120,21 @@ class AutoencoderMethod(
     device: str = "cpu"
     callback: Callable[[Progress], object] | None = None
 
-    def _learn(self, rows: Tensor, seed: int) -> Iterator[Progress]:
-        """Learn rows (N, d) from scratch; set `_view`, `_vae`, `n_clusters_` and what answers need."""
+    def _learn_clusters(self, trainer: Trainer, clock: Clock) -> Iterator[Progress]:
+        """Learn clusters, the autoencoder being trained; set `n_clusters_` and what answers need."""
         raise NotImplementedError
+
+    def _usual_joint_epochs(self, n_epochs: int) -> int:
+        """Return how long networks and clusters are learned together where nothing is said."""
+        return n_epochs
+
+    def _recipe(self, kind: str) -> Recipe:
+        """Return what "auto" means for a kind of data."""
+        return RECIPES["paper", kind]
+
+    def _prior(self, trainer: Trainer) -> FrozenMixture | None:
+        """Return the prior of the codes before there are clusters; None for a plain autoencoder."""
+        return None
 
     def _log_proba(self, codes: Tensor) -> Tensor:
         """Return the log probability (N, K) of each cluster for codes (N, D), float64."""
@@ -323,17 +175,82 @@ class AutoencoderMethod(
     def _fit(self, X: ArrayLike) -> None:
         min_rows = max(2, self._min_rows())
         rows = as_tensor(check_rows(self, X, reset=True, min_rows=min_rows, keep_float32=True))
-        self._follow(self._learn(rows, new_seed(self.random_state)))
+        self._seed = new_seed(self.random_state)
+        trainer = self._prepare(rows, self._seed)
+        self._view, self._vae = trainer.view, trainer.vae
+        clock = Clock(trainer.settings.epochs + trainer.settings.joint_epochs)
+        self._follow(chain(self._pretrain(trainer, clock), self._learn_clusters(trainer, clock)), clock)
         self.__dict__.pop("origin_", None)  # another model than the one that was saved
         self._n_features_out = self._vae.shape.latent_dim
         self.labels_ = self._answer_inputs(self._inputs(rows)).argmax(1).numpy()
 
-    def _follow(self, learning: Iterator[Progress]) -> None:
-        self.history_ = []
-        for progress in learning:
-            self.history_.append(progress)
-            if self.callback is not None:
-                self.callback(progress)
+    def _prepare(self, rows: Tensor, seed: int, learned: tuple[InputView, VAE] | None = None) -> Trainer:
+        """Check the shared parameters and resolve "auto" for a data set.
+
+        `learned` is what earlier data sets left, else all is made new.
+        """
+        check_shared(self)
+        n_rows, n_columns = rows.shape
+        image_shape = image_shape_of(self, n_columns)
+        if learned is not None:
+            view, vae = learned
+            recipe = self._recipe(view.kind)
+        else:
+            kind = guess_kind(rows, image_shape) if self.kind == "auto" else self.kind
+            recipe = self._recipe(kind)
+            widths = tuple(min(width, WIDTH_PER_COLUMN * n_columns) for width in recipe.hidden_dims)
+            recipe = replace(recipe, hidden_dims=widths, latent_dim=min(recipe.latent_dim, n_columns))
+            view = fit_inputs(rows, kind, image_shape, bool(self.front_end))
+            vae = networks(self, view, kind, "mlp", recipe, seed)
+        if image_shape is None and n_columns <= NARROW:
+            recipe = replace(recipe, augment=False)
+        values = view.values(rows)
+        return Trainer(
+            view,
+            vae,
+            TrainingRows.of(values, view.inputs(values), None, vae.shape.latent_dim),
+            augmentation(self, recipe, image_shape),
+            self._training(recipe, n_rows, max((*vae.shape.hidden_dims, vae.shape.latent_dim))),
+            torch.Generator().manual_seed(seed),
+        )
+
+    def _training(self, recipe: Recipe, n_rows: int, width: int) -> TrainingSettings:
+        """Return how the networks are trained, the widest layer having this width."""
+        usual = recipe.settings.training
+
+        def chosen(name: str, default: Any) -> Any:
+            given = getattr(self, name, "auto")
+            return default if given == "auto" else given
+
+        usual_batch = min(usual.batch_size, max(LEAST_BATCH, n_rows // N_BATCHES))
+        usual_rate = usual.learning_rate * min(MOST_RATE, max(1.0, math.sqrt(WIDE / width)))
+        batch_size = int(chosen("batch_size", usual_batch))
+        epochs = int(chosen("epochs", epochs_for(n_rows, batch_size, *recipe.epoch_range)))
+        rate = float(chosen("learning_rate", usual_rate))
+        return replace(
+            usual,
+            epochs=epochs,
+            joint_epochs=int(chosen("joint_epochs", self._usual_joint_epochs(epochs))),
+            stacked_epochs=max(1, epochs // 4) if self.pretraining == "stacked" else 0,
+            batch_size=batch_size,
+            learning_rate=rate,
+            joint_learning_rate=float(chosen("joint_learning_rate", self._joint_rate * rate)),
+        )
+
+    def _pretrain(self, trainer: Trainer, clock: Clock) -> Iterator[Progress]:
+        """Train the networks before there are clusters."""
+        yield from layer_by_layer(trainer, clock)
+        yield from represent(trainer, trainer.settings.schedule(True, True), clock, self._prior(trainer))
+
+    def _follow(self, learning: Iterator[Progress], clock: Clock) -> None:
+        """Learn to the end, and tell who listens."""
+
+        def to_the_end() -> Generator[Progress, None, None]:
+            yield from learning
+            clock.n_components = self.n_clusters_
+            yield clock.now("done")
+
+        _, self.history_ = drained(to_the_end(), self.callback)
 
     # What follows is for `save` and `dbull.load`.
 

@@ -17,18 +17,10 @@ from torch import Tensor
 
 from dbull.codec.networks import Tensors
 from dbull.documents import Reader, fail, number, whole
-from dbull.lifelong.learn import Progress, decayed
-from dbull.lifelong.training import EpochTerms
+from dbull.lifelong.settings import Recipe
+from dbull.lifelong.training import Clock, EpochTerms, Progress, Trainer, decayed
 from dbull.methods.base import Capabilities, as_tensor, check_number, check_rows, unchanged_on_failure
-from dbull.methods.competitors.autoencoder import (
-    AutoencoderMethod,
-    Bench,
-    Clock,
-    by_size,
-    descend,
-    in_chunks,
-    prepare,
-)
+from dbull.methods.competitors.autoencoder import AutoencoderMethod, by_size, descend, in_chunks
 from dbull.methods.competitors.curl_network import CurlNetwork
 from dbull.nets.adam import Adam
 from dbull.nets.inputs import InputView
@@ -44,6 +36,7 @@ SCRATCH_RATE = 0.5  # of the usual learning rate: 1e-3 for layers of 500, as in 
 # Components that a row's bound looks at while they are added. A new one begins as a copy, and copies share
 # every row evenly for thousands of steps, since that costs no bound; each row then runs through all of them.
 MOST_COMPONENTS = 4
+POOR = ("threshold", "n_needed", "wait_steps", "n_steps")  # what is plain of `PoorRows`
 
 
 @dataclass
@@ -132,13 +125,8 @@ class CURL(AutoencoderMethod):
 
     stored_as = "curl"
     _stored_facts: ClassVar[dict[str, Reader]] = {
-        "n_active": whole,
-        "seed": whole,
-        "n_data_sets": whole,
+        **dict.fromkeys(("n_active", "seed", "n_data_sets", *POOR), whole),
         "threshold": number,
-        "n_needed": whole,
-        "wait_steps": whole,
-        "n_steps": whole,
     }
 
     n_clusters: int | None = field(default=None, kw_only=False)
@@ -170,10 +158,9 @@ class CURL(AutoencoderMethod):
         seed = int(np.random.SeedSequence([self._seed, self.n_data_sets_]).generate_state(1)[0])
         # Work on copies: a failure leaves everything as it was.
         past, network, poor = self._network, copy.deepcopy(self._network), copy.deepcopy(self._poor)
-        bench = self._prepare(rows, seed, (self._view, network.vae))
-        n_epochs = self._n_joint(bench)
-        self._follow(self._epochs(bench, network, poor, past, n_epochs, Clock(n_epochs)))
-        self._publish(bench, network, poor)
+        trainer = self._prepare(rows, seed, (self._view, network.vae))
+        clock = Clock(trainer.settings.joint_epochs)
+        self._follow(self._train(trainer, network, poor, past, clock), clock)
 
     def _min_rows(self) -> int:
         if self.n_clusters is not None:
@@ -192,112 +179,100 @@ class CURL(AutoencoderMethod):
         """Whether components are added while the networks learn, as in the original."""
         return self.n_clusters is None and self.epochs == "auto"
 
-    def _prepare(self, rows: Tensor, seed: int, learned: tuple[InputView, VAE] | None = None) -> Bench:
+    def _recipe(self, kind: str) -> Recipe:
+        recipe = replace(super()._recipe(kind), hidden_dims=HIDDEN_DIMS)
         if not self._from_scratch:
-            return prepare(self, rows, seed, HIDDEN_DIMS, learned)
+            return recipe
         # Components part slowly: steps count, not rows. Images stay as they are, as in the original.
-        bench = prepare(self, rows, seed, HIDDEN_DIMS, learned, batch_rows=BATCH_ROWS, augmented=False)
-        if self.learning_rate == "auto":
-            bench = replace(bench, learning_rate=SCRATCH_RATE * bench.learning_rate)
-        return bench
+        training = recipe.settings.training
+        training = replace(
+            training, batch_size=BATCH_ROWS, learning_rate=SCRATCH_RATE * training.learning_rate
+        )
+        return replace(recipe, augment=False, settings=replace(recipe.settings, training=training))
 
-    def _n_joint(self, bench: Bench) -> int:
-        return bench.n_epochs if self.joint_epochs == "auto" else int(self.joint_epochs)
-
-    def _learn(self, rows: Tensor, seed: int) -> Iterator[Progress]:
-        self._seed, self.n_data_sets_ = seed, 0
-        bench = self._prepare(rows, seed)
-        n_epochs = self._n_joint(bench)
-        if self._from_scratch:
+    def _prepare(self, rows: Tensor, seed: int, learned: tuple[InputView, VAE] | None = None) -> Trainer:
+        trainer = super()._prepare(rows, seed, learned)
+        if self._from_scratch and learned is None:
+            n_epochs = trainer.settings.joint_epochs
             if self.joint_epochs == "auto" and len(rows) < FEW_ROWS:
                 n_epochs = max(n_epochs, LEAST_EPOCHS)
-            # After it nothing would be explained poorly, and one component would be all.
-            bench = replace(bench, n_epochs=0)
-        clock = Clock(bench.n_epochs + n_epochs)
-        yield from bench.train(clock)
-        network = self._start(bench, seed)
+            # After the autoencoder nothing would be explained poorly, and one component would be all.
+            trainer.settings = replace(trainer.settings, epochs=0, joint_epochs=n_epochs)
+        return trainer
+
+    def _learn_clusters(self, trainer: Trainer, clock: Clock) -> Iterator[Progress]:
+        self.n_data_sets_ = 0
+        network = self._start(trainer)
         limit = self.threshold
         if limit == "auto":
-            limit = bench.vae.likelihood.log_prob_of_mean(bench.trainer.rows.values)
+            limit = trainer.vae.likelihood.log_prob_of_mean(trainer.rows.values)
         poor = PoorRows(float(limit), self.buffer_rows, self.wait_steps)
-        yield from self._epochs(bench, network, poor, None, n_epochs, clock)
-        network.reorder(by_size(self._log_q(network, bench.trainer.rows.inputs)))
-        self._publish(bench, network, poor)
+        yield from self._train(trainer, network, poor, None, clock)
 
-    def _start(self, bench: Bench, seed: int) -> CurlNetwork:
+    def _start(self, trainer: Trainer) -> CurlNetwork:
         """Make components at codes that are far from each other, each as wide as all codes."""
-        codes = bench.trainer.encode()[0]
+        codes, seed = trainer.encode()[0], self._seed
         n_active = self.n_clusters or 1
         n_max = n_active if self.n_clusters is not None else self.max_clusters
         means = codes.mean(0, keepdim=True)
         if n_active > 1:
             means = torch.from_numpy(kmeans_plusplus(codes.numpy(), n_active, random_state=seed % 2**32)[0])
         log_vars = codes.var(0, correction=0).clamp(min=1e-12).log().expand(n_active, -1)
-        return CurlNetwork(bench.vae, n_max, means.float(), log_vars.float(), seed)
+        return CurlNetwork(trainer.vae, n_max, means.float(), log_vars.float(), seed)
 
-    def _epochs(
-        self,
-        bench: Bench,
-        network: CurlNetwork,
-        poor: PoorRows,
-        past: CurlNetwork | None,
-        n_epochs: int,
-        clock: Clock,
+    def _train(
+        self, trainer: Trainer, network: CurlNetwork, poor: PoorRows, past: CurlNetwork | None, clock: Clock
     ) -> Iterator[Progress]:
         """Train on the data set in memory, in turn with rows generated by the network as it was before."""
-        rate = self.joint_learning_rate
-        rate = bench.learning_rate if rate == "auto" else float(rate)
+        n_epochs, rate = trainer.settings.joint_epochs, trainer.settings.joint_learning_rate
         optimiser = Adam(network.trained_parameters(), rate)
-        n_rows = len(bench.trainer.rows.values)
+        n_rows = len(trainer.rows.values)
         network.train()
         for epoch in range(n_epochs):
             started, total = perf_counter(), 0.0
             optimiser.learning_rate = decayed(rate, epoch / n_epochs)
-            for rows in bench.batches():
-                values, inputs = bench.show(rows)
-                bounds = self._bounds(bench, network, values, inputs)
+            for rows in trainer.batches():
+                values, inputs = (part.to(trainer.device) for part in trainer.shown(rows))
+                bounds = self._bounds(trainer, network, values, inputs)
                 total += -descend(optimiser, -bounds.mean(), "the components") * len(rows)
                 may_grow = network.n_active < network.n_max  # never if the number is fixed
                 if may_grow and poor.look_at(bounds.detach(), values):
-                    self._expand(bench, network, poor.take(), rate)
+                    self._expand(trainer, network, poor.take())
                 if past is not None and self.replay:
-                    values = past.generate(len(rows), bench.generator)
-                    inputs = bench.view.inputs(values.cpu()).to(values.device)
-                    descend(optimiser, -self._bounds(bench, network, values, inputs).mean(), "replayed rows")
+                    values = past.generate(len(rows), trainer.generator)
+                    inputs = trainer.view.inputs(values.cpu()).to(values.device)
+                    bounds = self._bounds(trainer, network, values, inputs)
+                    descend(optimiser, -bounds.mean(), "replayed rows")
             terms = EpochTerms(total / n_rows, rows_per_second=n_rows / (perf_counter() - started))
-            yield clock.tick("joint", epoch, n_epochs, network.n_active, terms)
+            clock.n_components = network.n_active
+            yield clock.now("joint", epoch, n_epochs, terms=terms)
         network.eval()
-        yield clock.done(network.n_active)
-
-    def _bounds(self, bench: Bench, network: CurlNetwork, values: Tensor, inputs: Tensor) -> Tensor:
-        noise = bench.noise(len(values), network.n_active, network.prior_means.shape[1])
-        return network.bounds(values, inputs, noise, most=self._most)
-
-    @property
-    def _most(self) -> int | None:
-        return MOST_COMPONENTS if self.n_clusters is None else None
-
-    def _expand(self, bench: Bench, network: CurlNetwork, values: Tensor, rate: float) -> None:
-        """Make a component for poorly explained rows: its heads learn them, encoder and decoder stay."""
-        inputs = bench.view.inputs(values.cpu()).to(values.device)
-        new = network.expand(inputs)
-        optimiser = Adam(network.head_parameters(), rate)
-        for _ in range(EXPANSION_PASSES):
-            order = torch.randperm(len(values), generator=bench.generator)
-            for rows in order.split(bench.trainer.batch_size):
-                noise = bench.noise(len(rows), network.prior_means.shape[1])
-                bounds = network.bounds_of(new, values[rows], inputs[rows], noise)
-                descend(optimiser, -bounds.mean(), "a new component")
-
-    def _publish(self, bench: Bench, network: CurlNetwork, poor: PoorRows) -> None:
-        inputs = bench.trainer.rows.inputs
-        log_q = self._log_q(network, inputs)
+        log_q = self._log_q(network, trainer.rows.inputs)
+        if past is None:
+            network.reorder(by_size(log_q))
+            log_q = self._log_q(network, trainer.rows.inputs)
         network.counts[: network.n_active] += log_q.exp().sum(0).to(network.counts.device)
         network.zero_grad(set_to_none=True)
-        self._view = bench.view
         self._adopt(network, poor)
         self.n_data_sets_ += 1
         self.labels_ = log_q.argmax(1).numpy()
+
+    def _bounds(self, trainer: Trainer, network: CurlNetwork, values: Tensor, inputs: Tensor) -> Tensor:
+        noise = trainer.noise(len(values), network.n_active, network.prior_means.shape[1])
+        most = MOST_COMPONENTS if self.n_clusters is None else None
+        return network.bounds(values, inputs, noise, most=most)
+
+    def _expand(self, trainer: Trainer, network: CurlNetwork, values: Tensor) -> None:
+        """Make a component for poorly explained rows: its heads learn them, encoder and decoder stay."""
+        inputs = trainer.view.inputs(values.cpu()).to(values.device)
+        new = network.expand(inputs)
+        optimiser = Adam(network.head_parameters(), trainer.settings.joint_learning_rate)
+        for _ in range(EXPANSION_PASSES):
+            order = torch.randperm(len(values), generator=trainer.generator)
+            for rows in order.split(trainer.batch_size):
+                noise = trainer.noise(len(rows), network.prior_means.shape[1])
+                bounds = network.bounds_of(new, values[rows], inputs[rows], noise)
+                descend(optimiser, -bounds.mean(), "a new component")
 
     def _adopt(self, network: CurlNetwork, poor: PoorRows) -> None:
         """Set the fitted attributes that networks and collected rows decide."""
@@ -314,10 +289,7 @@ class CURL(AutoencoderMethod):
             "n_active": self._network.n_active,
             "seed": self._seed,
             "n_data_sets": self.n_data_sets_,
-            "threshold": poor.threshold,
-            "n_needed": poor.n_needed,
-            "wait_steps": poor.wait_steps,
-            "n_steps": poor.n_steps,
+            **{name: getattr(poor, name) for name in POOR},
         }
 
     def _unpack_clusters(self, tensors: Tensors, told: dict[str, Any], where: str) -> None:
@@ -326,14 +298,8 @@ class CURL(AutoencoderMethod):
         if rows.dtype != torch.float32 or rows.shape[1:] != (self._vae.shape.n_values,):
             fail(where, f"the rows explained poorly are {rows.dtype} {tuple(rows.shape)}")
         network = CurlNetwork.of_components(self._vae, told["n_active"], tensors["clusters"])
-        poor = PoorRows(
-            told["threshold"],
-            told["n_needed"],
-            told["wait_steps"],
-            told["n_steps"],
-            [rows.to(self.device)] if len(rows) else [],
-        )
-        self._adopt(network, poor)
+        waiting = [rows.to(self.device)] if len(rows) else []
+        self._adopt(network, PoorRows(**{name: told[name] for name in POOR}, rows=waiting))
 
     def _log_q(self, network: CurlNetwork, inputs: Tensor) -> Tensor:
         """Return log q(y | x), (N, n), float64 on the CPU."""

@@ -13,17 +13,9 @@ from torch.nn import functional as F
 
 from dbull.codec.networks import Tensors
 from dbull.documents import fail
-from dbull.lifelong.learn import Progress
+from dbull.lifelong.training import Clock, Progress, Trainer
 from dbull.methods.base import Capabilities, check_number
-from dbull.methods.competitors.autoencoder import (
-    AutoencoderMethod,
-    Bench,
-    Clock,
-    by_size,
-    descend,
-    in_chunks,
-    prepare,
-)
+from dbull.methods.competitors.autoencoder import AutoencoderMethod, by_size, descend, in_chunks
 
 MAX_EPOCHS_BETWEEN = 5  # of small data, whose epochs are shorter than the interval between targets
 MOMENTUM = 0.9
@@ -108,35 +100,33 @@ class DEC(AutoencoderMethod):
         check_number("tolerance", self.tolerance, at_least=0)
         return self.n_clusters
 
-    def _learn(self, rows: Tensor, seed: int) -> Iterator[Progress]:
-        bench = prepare(self, rows, seed)
-        n_joint = 100 if self.joint_epochs == "auto" else int(self.joint_epochs)
-        clock = Clock(bench.n_epochs + n_joint)
-        yield from bench.train(clock)
-        codes = bench.trainer.encode()[0]
-        kmeans = KMeans(self.n_clusters, n_init=self.n_init, random_state=seed % 2**32).fit(codes.numpy())
-        centres = torch.from_numpy(kmeans.cluster_centers_).to(bench.trainer.device, torch.float32)
-        centres.requires_grad_(True)
-        yield from self._sharpen(bench, centres, n_joint, clock)
-        self._view, self._vae = bench.view, bench.vae
-        self._centres = centres.detach().cpu().to(torch.float64)
-        order = by_size(in_chunks(self._log_proba, bench.trainer.encode()[0]))
-        self._publish(self._centres[order])
-        yield clock.done(self.n_clusters_)
+    def _usual_joint_epochs(self, n_epochs: int) -> int:
+        return 100
 
-    def _sharpen(self, bench: Bench, centres: Tensor, n_epochs: int, clock: Clock) -> Iterator[Progress]:
+    def _learn_clusters(self, trainer: Trainer, clock: Clock) -> Iterator[Progress]:
+        codes, seed = trainer.encode()[0].numpy(), self._seed % 2**32
+        kmeans = KMeans(self.n_clusters, n_init=self.n_init, random_state=seed).fit(codes)
+        centres = torch.from_numpy(kmeans.cluster_centers_).to(trainer.device, torch.float32)
+        centres.requires_grad_(True)
+        clock.n_components = len(centres)
+        yield from self._sharpen(trainer, centres, clock)
+        self._centres = centres.detach().cpu().to(torch.float64)
+        order = by_size(in_chunks(self._log_proba, trainer.encode()[0]))
+        self._publish(self._centres[order])
+
+    def _sharpen(self, trainer: Trainer, centres: Tensor, clock: Clock) -> Iterator[Progress]:
         """Train encoder and centres towards the target distribution, which is renewed now and then."""
-        trainer, vae = bench.trainer, bench.vae
+        vae, s = trainer.vae, trainer.settings
         parameters = [*vae.trunk.parameters(), *vae.mean_head.parameters(), centres]
-        optimiser = torch.optim.SGD(parameters, lr=float(self.joint_learning_rate), momentum=MOMENTUM)
+        optimiser = torch.optim.SGD(parameters, lr=s.joint_learning_rate, momentum=MOMENTUM)
         interval = min(self.update_interval, MAX_EPOCHS_BETWEEN * trainer.n_steps)
         target, labels = torch.zeros(0), torch.full((len(trainer.rows.values),), -1)
         step = 0
-        for epoch in range(n_epochs):
+        for epoch in range(s.joint_epochs):
             changed = 0.0
-            for rows in bench.batches():
+            for rows in trainer.batches():
                 if step % interval == 0:
-                    log_q = self._assignment_now(bench, centres)
+                    log_q = self._assignment_now(trainer, centres)
                     target, before, labels = target_distribution(log_q.exp()), labels, log_q.argmax(1)
                     changed = float((labels != before).double().mean())
                     if changed <= self.tolerance:
@@ -146,10 +136,10 @@ class DEC(AutoencoderMethod):
                 loss = F.kl_div(log_q, target[rows].to(log_q), reduction="batchmean")
                 descend(optimiser, loss, "the clusters")
                 step += 1
-            yield clock.tick("joint", epoch, n_epochs, len(centres), changed_share=changed)
+            yield clock.now("joint", epoch, s.joint_epochs, changed_share=changed)
 
-    def _assignment_now(self, bench: Bench, centres: Tensor) -> Tensor:
-        codes = bench.trainer.encode()[0]
+    def _assignment_now(self, trainer: Trainer, centres: Tensor) -> Tensor:
+        codes = trainer.encode()[0]
         where = centres.detach().cpu().to(codes.dtype)
         return in_chunks(lambda some: log_soft_assignment(some, where, self.dof), codes)
 

@@ -16,19 +16,10 @@ from sklearn.mixture import GaussianMixture
 from torch import Tensor, nn
 
 from dbull.codec.networks import Tensors, check_kind
-from dbull.lifelong.learn import Progress, decayed
 from dbull.lifelong.objective import entropy
-from dbull.lifelong.training import EpochTerms
+from dbull.lifelong.training import Clock, EpochTerms, Progress, Trainer, decayed
 from dbull.methods.base import Capabilities, check_number
-from dbull.methods.competitors.autoencoder import (
-    AutoencoderMethod,
-    Bench,
-    Clock,
-    by_size,
-    descend,
-    in_chunks,
-    prepare,
-)
+from dbull.methods.competitors.autoencoder import AutoencoderMethod, by_size, descend, in_chunks
 from dbull.nets.adam import Adam
 from dbull.nets.vae import VAE
 from dbull.probability.gaussian import expected_log_density, log_density
@@ -131,6 +122,7 @@ class VaDE(AutoencoderMethod):
 
     stored_as = "vade"
     told_true_k_as = "n_clusters"
+    _joint_rate = 0.3
     capabilities = Capabilities(learns_representation=True, learns_k=False, expands=False, remembers=False)
 
     n_clusters: int = field(default=8, kw_only=False)
@@ -143,22 +135,17 @@ class VaDE(AutoencoderMethod):
         check_number("n_init", self.n_init, at_least=1, whole=True)
         return self.n_clusters
 
-    def _learn(self, rows: Tensor, seed: int) -> Iterator[Progress]:
-        bench = prepare(self, rows, seed)
-        n_joint = bench.n_epochs if self.joint_epochs == "auto" else int(self.joint_epochs)
-        clock = Clock(bench.n_epochs + n_joint)
-        yield from bench.train(clock)
-        mixture = self._start(bench.trainer.encode()[0], seed).to(bench.trainer.device)
-        yield from self._together(bench, mixture, n_joint, clock)
-        self._view, self._vae = bench.view, bench.vae
+    def _learn_clusters(self, trainer: Trainer, clock: Clock) -> Iterator[Progress]:
+        mixture = self._start(trainer.encode()[0]).to(trainer.device)
+        clock.n_components = self.n_clusters
+        yield from self._together(trainer, mixture, clock)
         self._mixture = mixture.cpu().to(torch.float64).requires_grad_(False)
-        order = by_size(in_chunks(self._log_proba, bench.trainer.encode()[0]))
+        order = by_size(in_chunks(self._log_proba, trainer.encode()[0]))
         for parameter in mixture.parameters():
             parameter.data = parameter.data[order]
         self._publish(mixture)
-        yield clock.done(self.n_clusters_)
 
-    def _start(self, codes: Tensor, seed: int) -> DiagonalMixture:
+    def _start(self, codes: Tensor) -> DiagonalMixture:
         """Fit a mixture to the codes by expectation-maximisation from the best of several runs of k-means.
 
         The best of several mixtures by their likelihood is sometimes worse: likelihoods of good and poor
@@ -166,7 +153,7 @@ class VaDE(AutoencoderMethod):
         """
         least = LEAST_VAR * float(codes.var(0, correction=0).mean()) + np.finfo(np.float32).tiny
         least = max(least, LEAST_SHARE * float(codes.square().mean()))
-        rows, random = codes.numpy(), seed % 2**32
+        rows, random = codes.numpy(), self._seed % 2**32
         kmeans = KMeans(self.n_clusters, n_init=self.n_init, random_state=random).fit(rows)
         # Of copies there may be fewer kinds than clusters; a cluster without rows gets the spread of all.
         members = [rows[kmeans.labels_ == k] for k in range(self.n_clusters)]
@@ -185,29 +172,26 @@ class VaDE(AutoencoderMethod):
             found.fit(rows)
         return DiagonalMixture(found.weights_, found.means_, found.covariances_)
 
-    def _together(
-        self, bench: Bench, mixture: DiagonalMixture, n_epochs: int, clock: Clock
-    ) -> Iterator[Progress]:
+    def _together(self, trainer: Trainer, mixture: DiagonalMixture, clock: Clock) -> Iterator[Progress]:
         """Train networks and mixture on the bound."""
-        rate = self.joint_learning_rate
-        rate = 0.3 * bench.learning_rate if rate == "auto" else float(rate)
-        optimiser = Adam([*bench.vae.parameters(), *mixture.parameters()], rate)
-        n_rows = len(bench.trainer.rows.values)
-        bench.vae.train()
+        vae, n_rows = trainer.vae, len(trainer.rows.values)
+        n_epochs, rate = trainer.settings.joint_epochs, trainer.settings.joint_learning_rate
+        optimiser = Adam([*vae.parameters(), *mixture.parameters()], rate)
+        vae.train()
         for epoch in range(n_epochs):
             started, sums = perf_counter(), torch.zeros(3)
             optimiser.learning_rate = decayed(rate, epoch / n_epochs)
-            for rows in bench.batches():
-                values, inputs = bench.show(rows)
-                noise = bench.noise(len(rows), bench.vae.shape.latent_dim)
-                means = vade_terms(bench.vae, mixture, values, inputs, noise).means()
+            for rows in trainer.batches():
+                values, inputs = (part.to(trainer.device) for part in trainer.shown(rows))
+                noise = trainer.noise(len(rows), vae.shape.latent_dim)
+                means = vade_terms(vae, mixture, values, inputs, noise).means()
                 descend(optimiser, -means.sum(), "networks and mixture")
                 sums += means.detach().cpu() * len(rows)
             reconstruction, log_prior, left = (sums / n_rows).tolist()
             speed = n_rows / (perf_counter() - started)
             done = EpochTerms(reconstruction, log_prior, left, rows_per_second=speed)
-            yield clock.tick("joint", epoch, n_epochs, self.n_clusters, done)
-        bench.vae.eval()
+            yield clock.now("joint", epoch, n_epochs, terms=done)
+        vae.eval()
 
     def _log_proba(self, codes: Tensor) -> Tensor:
         return torch.log_softmax(self._mixture.log_joint(codes), dim=1)

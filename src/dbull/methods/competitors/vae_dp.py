@@ -12,10 +12,10 @@ from torch import Tensor
 
 from dbull.codec.networks import Tensors
 from dbull.documents import fail
-from dbull.lifelong.learn import Progress
 from dbull.lifelong.objective import FrozenMixture
+from dbull.lifelong.training import Clock, Progress, Trainer
 from dbull.methods.base import Capabilities
-from dbull.methods.competitors.autoencoder import AutoencoderMethod, Clock, by_size, in_chunks, prepare
+from dbull.methods.competitors.autoencoder import AutoencoderMethod, by_size, in_chunks
 from dbull.methods.dp_mixture import DOCUMENT, DPMixture
 
 
@@ -77,18 +77,19 @@ class VAEDP(AutoencoderMethod):
         self._unfitted(0).check_parameters()
         return 2
 
-    def _learn(self, rows: Tensor, seed: int) -> Iterator[Progress]:
-        bench = prepare(self, rows, seed)
-        clock = Clock(bench.n_epochs)
-        prior = standard_normal(bench.vae.shape.latent_dim, bench.trainer.device)
-        yield from bench.train(clock, prior)
-        codes = bench.trainer.encode()[0]
-        self.mixture_ = self._unfitted(seed).fit(codes.numpy())
-        self._view, self._vae = bench.view, bench.vae
+    def _usual_joint_epochs(self, n_epochs: int) -> int:
+        return 0
+
+    def _prior(self, trainer: Trainer) -> FrozenMixture:
+        return standard_normal(trainer.vae.shape.latent_dim, trainer.device)
+
+    def _learn_clusters(self, trainer: Trainer, clock: Clock) -> Iterator[Progress]:
+        codes = trainer.encode()[0]
+        self.mixture_ = self._unfitted(self._seed).fit(codes.numpy())
         self.n_clusters_ = self.mixture_.n_clusters_
         self._order = torch.arange(self.n_clusters_)
         self._order = by_size(in_chunks(self._log_proba, codes))
-        yield clock.done(self.n_clusters_)
+        yield from ()
 
     def _log_proba(self, codes: Tensor) -> Tensor:
         return torch.from_numpy(self.mixture_.predict_proba(codes.numpy())).log()[:, self._order]
