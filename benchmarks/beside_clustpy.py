@@ -36,8 +36,8 @@ def rows(n_rows: int) -> np.ndarray:
 
 def our_fit(name: str, x: np.ndarray, pretrain: int, cluster: int) -> None:
     """Train ours."""
-    from dbull.methods.dec import DEC
-    from dbull.methods.vade import VaDE
+    from dbull.methods.competitors.dec import DEC
+    from dbull.methods.competitors.vade import VaDE
 
     shared: dict[str, Any] = {
         "hidden_dims": HIDDEN,

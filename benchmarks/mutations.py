@@ -42,6 +42,7 @@ OUTLIERS = "methods/test_dbull_outliers.py"
 STREAM = "methods/test_dbull_stream.py"
 CLAIMS = "methods/test_capabilities.py"
 TABLE = "experiments/test_capability_table.py"
+COMPETITORS = "methods/competitors/"
 
 MUTATIONS = (
     # Replay.
@@ -240,9 +241,9 @@ MUTATIONS = (
         "methods/test_dbull.py -k labels_given",
     ),
     # What methods claim.
-    Mutation("DEC claims to find K", "methods/dec.py", "learns_k=False", "learns_k=True", CLAIMS),
-    Mutation("VAE+DP denies to find K", "methods/vae_dp.py", "learns_k=True", "learns_k=False", CLAIMS),
-    Mutation("CURL-F claims to find K", "methods/curl.py", "learns_k=grows", "learns_k=True", CLAIMS),
+    Mutation("DEC claims to find K", COMPETITORS + "dec.py", "learns_k=False", "learns_k=True", CLAIMS),
+    Mutation("VAE+DP denies to find K", COMPETITORS + "vae_dp.py", "learns_k=True", "learns_k=False", CLAIMS),
+    Mutation("CURL-F claims to find K", COMPETITORS + "curl.py", "learns_k=grows", "learns_k=True", CLAIMS),
     Mutation(
         "a method loses its claims",
         "experiments/capabilities.py",

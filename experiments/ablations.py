@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from dbull import DBULL
-from dbull.methods.curl import CURL
-from dbull.methods.dec import DEC
+from dbull.methods.competitors.curl import CURL
+from dbull.methods.competitors.dec import DEC
 
 __all__ = ["BinaryCURL", "NoStatistics", "PublishedDEC"]
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 from dbull.errors import DataError, DbullError, NumericalError
 
 if TYPE_CHECKING:
-    from dbull.methods.curl import CURL
+    from dbull.methods.competitors.curl import CURL
+    from dbull.methods.competitors.dec import DEC
+    from dbull.methods.competitors.vade import VaDE
+    from dbull.methods.competitors.vae_dp import VAEDP
     from dbull.methods.dbull import DBULL
-    from dbull.methods.dec import DEC
     from dbull.methods.dp_mixture import DPMixture
     from dbull.methods.loading import load
-    from dbull.methods.vade import VaDE
-    from dbull.methods.vae_dp import VAEDP
 
 __all__ = [
     "CURL",
@@ -28,12 +28,12 @@ __all__ = [
 ]
 
 MODULES = {
-    "CURL": "curl",
+    "CURL": "competitors.curl",
     "DBULL": "dbull",
-    "DEC": "dec",
+    "DEC": "competitors.dec",
     "DPMixture": "dp_mixture",
-    "VAEDP": "vae_dp",
-    "VaDE": "vade",
+    "VAEDP": "competitors.vae_dp",
+    "VaDE": "competitors.vade",
     "load": "loading",
 }
 

@@ -265,6 +265,18 @@ def test_method_cannot_change_the_scenario(make_stream, tmp_path):
     np.testing.assert_array_equal(stream.arrivals[0].x, before)
 
 
+def test_a_class_that_has_moved_is_the_same_class(tmp_path):
+    with RunFolder.open(tmp_path, {"path": "dbull.methods.dec:DEC"}, {}) as folder:
+        folder.add_step({"x": 1}, {"t": 1})
+    with RunFolder.open(tmp_path, {"path": "dbull.methods.competitors.dec:DEC"}, {}) as folder:
+        folder.finish({"y": 2})
+    with (
+        pytest.raises(ValueError, match="other settings"),
+        RunFolder.open(tmp_path, {"path": "dbull.methods.competitors.vade:VaDE"}, {}),
+    ):
+        pass
+
+
 def test_final_json_is_written_once(tmp_path):
     with RunFolder.open(tmp_path, {"a": 1}, {}) as folder:
         folder.add_step({"x": 1}, {"t": 1})

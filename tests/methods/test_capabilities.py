@@ -7,11 +7,11 @@ import pytest
 import torch
 from sklearn.metrics import homogeneity_score
 
-from dbull.methods.curl import CURL
+from dbull.methods.competitors.curl import CURL
+from dbull.methods.competitors.dec import DEC
+from dbull.methods.competitors.vade import VaDE
+from dbull.methods.competitors.vae_dp import VAEDP
 from dbull.methods.dbull import DBULL
-from dbull.methods.dec import DEC
-from dbull.methods.vade import VaDE
-from dbull.methods.vae_dp import VAEDP
 
 QUICK = {"random_state": 0, "hidden_dims": (32,), "latent_dim": 3, "epochs": 30, "learning_rate": 5e-3}
 STREAM = {**QUICK, "joint_epochs": 40}

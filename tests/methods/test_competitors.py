@@ -15,10 +15,10 @@ from sklearn.metrics import adjusted_rand_score
 
 from dbull.errors import DataError, NumericalError, SettingsError
 from dbull.lifelong.objective import entropy, row_terms
-from dbull.methods.curl import CURL
-from dbull.methods.dec import DEC
-from dbull.methods.vade import VaDE
-from dbull.methods.vae_dp import VAEDP, standard_normal
+from dbull.methods.competitors.curl import CURL
+from dbull.methods.competitors.dec import DEC
+from dbull.methods.competitors.vade import VaDE
+from dbull.methods.competitors.vae_dp import VAEDP, standard_normal
 from dbull.nets.vae import VAE, NetworkShape
 from dbull.probability.gaussian import kl
 from synthetic import gaussian_clusters

@@ -2,10 +2,10 @@
 
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from dbull.methods.curl import CURL
-from dbull.methods.dec import DEC
-from dbull.methods.vade import VaDE
-from dbull.methods.vae_dp import VAEDP
+from dbull.methods.competitors.curl import CURL
+from dbull.methods.competitors.dec import DEC
+from dbull.methods.competitors.vade import VaDE
+from dbull.methods.competitors.vae_dp import VAEDP
 
 # Small networks and few epochs for the sake of time; test_competitors.py has defaults on such data.
 QUICK = {"random_state": 0, "hidden_dims": (16,), "epochs": 6, "learning_rate": 1e-2, "batch_size": 16}

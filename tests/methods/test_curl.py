@@ -9,8 +9,8 @@ import torch
 from scipy import stats
 from sklearn.metrics import homogeneity_score
 
-from dbull.methods.curl import CURL, PoorRows
-from dbull.methods.curl_network import CurlNetwork
+from dbull.methods.competitors.curl import CURL, PoorRows
+from dbull.methods.competitors.curl_network import CurlNetwork
 from dbull.nets.likelihood import LIKELIHOODS, make_likelihood
 from dbull.nets.vae import VAE, NetworkShape
 

@@ -7,7 +7,7 @@ from scipy import stats
 from sklearn.metrics import adjusted_rand_score
 from torch.nn import functional as F
 
-from dbull.methods.dec import DEC, log_soft_assignment, target_distribution
+from dbull.methods.competitors.dec import DEC, log_soft_assignment, target_distribution
 from synthetic import gaussian_clusters
 
 QUICK = {"random_state": 0, "hidden_dims": (32,), "latent_dim": 3, "epochs": 20, "learning_rate": 1e-2}

@@ -6,7 +6,7 @@ import torch
 from scipy import stats
 from sklearn.metrics import adjusted_rand_score
 
-from dbull.methods.vade import DiagonalMixture, VaDE, vade_terms
+from dbull.methods.competitors.vade import DiagonalMixture, VaDE, vade_terms
 from dbull.nets.vae import VAE, NetworkShape
 from synthetic import gaussian_clusters
 

@@ -53,24 +53,24 @@ METHODS: Mapping[str, RegisteredMethod] = {
         pca_dims=10,
     ),
     "dec": RegisteredMethod(
-        "dbull.methods.dec:DEC",
+        "dbull.methods.competitors.dec:DEC",
         "deep embedded clustering, told the true number of classes",
     ),
     "vade": RegisteredMethod(
-        "dbull.methods.vade:VaDE",
+        "dbull.methods.competitors.vade:VaDE",
         "variational deep embedding, told the true number of classes",
     ),
     "vae-dp": RegisteredMethod(
-        "dbull.methods.vae_dp:VAEDP",
+        "dbull.methods.competitors.vae_dp:VAEDP",
         "a plain variational autoencoder, then our Dirichlet process mixture of its codes",
     ),
     "curl-f": RegisteredMethod(
-        "dbull.methods.curl:CURL",
+        "dbull.methods.competitors.curl:CURL",
         "CURL with a fixed number of components, told the true number of classes",
         told_true_k_as="n_clusters",
     ),
     "curl-d": RegisteredMethod(
-        "dbull.methods.curl:CURL",
+        "dbull.methods.competitors.curl:CURL",
         "CURL that adds components where rows are explained poorly",
     ),
     "kmeans": RegisteredMethod(

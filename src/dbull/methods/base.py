@@ -18,16 +18,6 @@ from sklearn.utils.validation import validate_data
 
 from dbull.errors import DataError
 
-__all__ = [
-    "Capabilities",
-    "as_tensor",
-    "check_number",
-    "check_rows",
-    "drained",
-    "new_seed",
-    "unchanged_on_failure",
-]
-
 _TIMES = (np.datetime64, np.timedelta64, datetime.date, datetime.time, datetime.timedelta)
 Step = TypeVar("Step")
 Result = TypeVar("Result")

@@ -6,6 +6,7 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Generator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,12 +34,11 @@ from dbull.methods.base import (
 )
 from dbull.methods.dbull_choices import choose, choose_again
 from dbull.methods.dbull_storage import save
-from dbull.methods.storing import Origin, now
+from dbull.methods.storing import now
 from dbull.nets.augment import Augmentation
 
-__all__ = ["DBULL", "Progress"]
 
-
+@dataclass(kw_only=True, eq=False, repr=False)
 class DBULL(LearnedClusters, BaseEstimator):
     """Deep Bayesian clustering: a variational autoencoder whose prior is a Dirichlet process mixture.
 
@@ -166,78 +166,40 @@ class DBULL(LearnedClusters, BaseEstimator):
     told_shape_as = "image_shape"  # the runner fills this in for images
     capabilities = Capabilities(learns_representation=True, learns_k=True, expands=True, remembers=True)
     watched_as = "callback"  # the runner listens here; who listens decides no number and is no setting
-    origin_: Origin
 
-    def __init__(
-        self,
-        *,
-        objective: str = "default",
-        kind: str = "auto",
-        image_shape: tuple[int, ...] | None = None,
-        encoder: str = "auto",
-        latent_dim: str | int = "auto",
-        hidden_dims: str | tuple[int, ...] = "auto",
-        likelihood: str = "auto",
-        front_end: str | bool = "auto",
-        augment: str | Augmentation | None = "auto",
-        pretraining: str = "end-to-end",
-        neighbourhood: str | float = "auto",
-        n_neighbors: str | int = "auto",
-        join: str | float = "auto",
-        use_encoder_variance: bool = False,
-        concentration: float = 1.0,
-        max_evidence: str | float | None = "auto",
-        pooling: str | float = "auto",
-        max_clusters: int = 1000,
-        epochs: str | int = "auto",
-        joint_epochs: str | int = "auto",
-        batch_size: str | int = "auto",
-        learning_rate: str | float = "auto",
-        random_state: Any = None,
-        device: str = "cpu",
-        replay: str = "auto",
-        n_replay: str | int = "auto",
-        consistency: str | float = "auto",
-        carry: str | bool = "auto",
-        novelty: str | bool = "auto",
-        freeze: str | bool = "auto",
-        strict_scale: bool = False,
-        callback: Callable[[Progress], object] | None = None,
-        n_neighbours: str | int = "deprecated",
-    ):
-        self.objective = objective
-        self.kind = kind
-        self.image_shape = image_shape
-        self.encoder = encoder
-        self.latent_dim = latent_dim
-        self.hidden_dims = hidden_dims
-        self.likelihood = likelihood
-        self.front_end = front_end
-        self.augment = augment
-        self.pretraining = pretraining
-        self.neighbourhood = neighbourhood
-        self.n_neighbors = n_neighbors
-        self.join = join
-        self.use_encoder_variance = use_encoder_variance
-        self.concentration = concentration
-        self.max_evidence = max_evidence
-        self.pooling = pooling
-        self.max_clusters = max_clusters
-        self.epochs = epochs
-        self.joint_epochs = joint_epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.random_state = random_state
-        self.device = device
-        self.replay = replay
-        self.n_replay = n_replay
-        self.consistency = consistency
-        self.carry = carry
-        self.novelty = novelty
-        self.freeze = freeze
-        self.strict_scale = strict_scale
-        self.callback = callback
-        self.n_neighbours = n_neighbours
+    objective: str = "default"
+    kind: str = "auto"
+    image_shape: tuple[int, ...] | None = None
+    encoder: str = "auto"
+    latent_dim: str | int = "auto"
+    hidden_dims: str | tuple[int, ...] = "auto"
+    likelihood: str = "auto"
+    front_end: str | bool = "auto"
+    augment: str | Augmentation | None = "auto"
+    pretraining: str = "end-to-end"
+    neighbourhood: str | float = "auto"
+    n_neighbors: str | int = "auto"
+    join: str | float = "auto"
+    use_encoder_variance: bool = False
+    concentration: float = 1.0
+    max_evidence: str | float | None = "auto"
+    pooling: str | float = "auto"
+    max_clusters: int = 1000
+    epochs: str | int = "auto"
+    joint_epochs: str | int = "auto"
+    batch_size: str | int = "auto"
+    learning_rate: str | float = "auto"
+    random_state: Any = None
+    device: str = "cpu"
+    replay: str = "auto"
+    n_replay: str | int = "auto"
+    consistency: str | float = "auto"
+    carry: str | bool = "auto"
+    novelty: str | bool = "auto"
+    freeze: str | bool = "auto"
+    strict_scale: bool = False
+    callback: Callable[[Progress], object] | None = None
+    n_neighbours: str | int = "deprecated"
 
     def fit(self, X: ArrayLike, y: object = None) -> DBULL:
         """Forget everything, then learn the data set X. `y` is ignored.

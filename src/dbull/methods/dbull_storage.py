@@ -29,8 +29,6 @@ from dbull.store import Checkpoint, LearnedInput, Loaded, Manifest, ModelFolder
 if TYPE_CHECKING:
     from dbull.methods.dbull import DBULL
 
-__all__ = ["METHOD", "load_generation", "save", "told_events"]
-
 METHOD = "dbull"
 
 

@@ -6,8 +6,6 @@ import warnings
 
 import torch
 
-__all__ = ["check_device", "device_here"]
-
 
 def check_device(device: str | torch.device) -> None:
     """Refuse a device that this PyTorch does not know or have."""

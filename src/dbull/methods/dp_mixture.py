@@ -29,8 +29,6 @@ from dbull.mixture.settings import FitSettings, SearchSettings
 from dbull.mixture.updates import Points, local_step, log_predictive, most_probable
 from dbull.probability.normal_wishart import expected_covariance
 
-__all__ = ["DOCUMENT", "DPMixture"]
-
 FAR = 1e6  # in standard deviations of the first data set: how far out rows are told apart
 LARGEST = 1e100  # the same for data taken as they are; squares stay in the range of float64
 DOCUMENT: dict[str, Reader] = {  # plain values of a saved mixture
@@ -71,6 +69,7 @@ class _Coordinates:
         return inner
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class DPMixture(Stored, ClusterMixin, DensityMixin, BaseEstimator):
     """Dirichlet process mixture of Gaussians, learned by memoized variational inference.
 
@@ -137,29 +136,13 @@ class DPMixture(Stored, ClusterMixin, DensityMixin, BaseEstimator):
     """
 
     stored_as = "dp-mixture"
-    memory_: StatsMemory
-    cluster_ids_: NDArray[np.int64]
-    n_rows_seen_: int
-    n_data_sets_: int
-    _coords: _Coordinates
-    _seed: int
 
-    def __init__(
-        self,
-        *,
-        concentration: float = 1.0,
-        prior: str = "data",
-        max_evidence: str | float | None = "auto",
-        fresh_sizes: tuple[int, ...] = (2, 3, 5, 10),
-        max_clusters: int = 1000,
-        random_state: Any = None,
-    ):
-        self.concentration = concentration
-        self.prior = prior
-        self.max_evidence = max_evidence
-        self.fresh_sizes = fresh_sizes
-        self.max_clusters = max_clusters
-        self.random_state = random_state
+    concentration: float = 1.0
+    prior: str = "data"
+    max_evidence: str | float | None = "auto"
+    fresh_sizes: tuple[int, ...] = (2, 3, 5, 10)
+    max_clusters: int = 1000
+    random_state: Any = None
 
     def fit(self, X: ArrayLike, y: object = None) -> DPMixture:
         """Forget everything, then learn the data set X. `y` is ignored."""
@@ -174,11 +157,6 @@ class DPMixture(Stored, ClusterMixin, DensityMixin, BaseEstimator):
         first = not hasattr(self, "memory_")
         with unchanged_on_failure(self):
             return self._learn(check_rows(self, X, reset=first, min_rows=2 if first else 1), first)
-
-    def fit_predict(self, X: ArrayLike, y: object = None, **kwargs: Any) -> NDArray[np.int64]:
-        """Learn X and return the cluster id of each row."""
-        labels: NDArray[np.int64] = self.fit(X).labels_
-        return labels
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
         """Return the id of the most probable cluster of each row."""
@@ -274,32 +252,23 @@ class DPMixture(Stored, ClusterMixin, DensityMixin, BaseEstimator):
         return Points.from_rows(torch.from_numpy(inner))
 
     def _learn(self, rows: NDArray[np.float64], first: bool) -> DPMixture:
-        """Learn one data set and fold it into the memory; nothing of self changes before that is done."""
+        """Learn one data set and fold it into the memory; within `unchanged_on_failure`."""
         settings = self._settings(rows.shape[1])
         if first:
-            coords, memory, seed = (
-                self._coordinates(rows),
-                StatsMemory.empty(rows.shape[1]),
-                new_seed(self.random_state),
-            )
-            n_rows_seen = n_data_sets = 0
-        else:
-            coords, memory, seed = self._coords, replace(self.memory_), self._seed
-            n_rows_seen, n_data_sets = self.n_rows_seen_, self.n_data_sets_
-        points = Points.from_rows(torch.from_numpy(coords.learnable(rows)))
-        state = np.random.SeedSequence([seed, n_data_sets]).generate_state(1, np.uint64)
-        generator = torch.Generator().manual_seed(int(state[0] >> np.uint64(1)))
-        fitted, history = drained(fit_data_set(memory, points, settings, generator))
-        memory.fold()
-        if first:
             self.__dict__.pop("origin_", None)  # another model than the one that was saved
-        self._coords, self._seed = coords, seed
-        self.memory_ = memory
-        self.history_ = history
-        self.n_rows_seen_ = n_rows_seen + len(rows)
+            self._coords, self._seed = self._coordinates(rows), new_seed(self.random_state)
+            self.memory_ = StatsMemory.empty(rows.shape[1])
+            self.n_rows_seen_ = self.n_data_sets_ = 0
+        points = Points.from_rows(torch.from_numpy(self._coords.learnable(rows)))
+        state = np.random.SeedSequence([self._seed, self.n_data_sets_]).generate_state(1, np.uint64)
+        generator = torch.Generator().manual_seed(int(state[0] >> np.uint64(1)))
+        self.memory_ = replace(self.memory_)  # what a failure gives back stays as it was
+        fitted, self.history_ = drained(fit_data_set(self.memory_, points, settings, generator))
+        self.memory_.fold()
+        self.n_rows_seen_ += len(rows)
         # In the units of the user's columns, like score_samples.
-        self.elbo_ = fitted.elbo - self.n_rows_seen_ * float(np.log(coords.scale).sum())
-        self.n_data_sets_ = n_data_sets + 1
+        self.elbo_ = fitted.elbo - self.n_rows_seen_ * float(np.log(self._coords.scale).sum())
+        self.n_data_sets_ += 1
         self._publish(fitted.posterior)
         self.labels_ = self._nearest_ids(points)
         return self

@@ -12,15 +12,13 @@ from dbull.methods.storing import restore
 from dbull.nets.augment import Augmentation
 from dbull.store import ModelFolder
 
-__all__ = ["load"]
-
 # The name that a folder has for a method -> module and class, imported when one is met.
 STORED = {
-    "curl": ("curl", "CURL"),
-    "dec": ("dec", "DEC"),
+    "curl": ("competitors.curl", "CURL"),
+    "dec": ("competitors.dec", "DEC"),
     "dp-mixture": ("dp_mixture", "DPMixture"),
-    "vade": ("vade", "VaDE"),
-    "vae-dp": ("vae_dp", "VAEDP"),
+    "vade": ("competitors.vade", "VaDE"),
+    "vae-dp": ("competitors.vae_dp", "VAEDP"),
 }
 
 

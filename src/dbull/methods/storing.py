@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
@@ -19,19 +20,6 @@ from dbull.errors import ModelFileError, SettingsError, did_you_mean
 from dbull.methods.devices import check_device, device_here
 from dbull.nets.augment import Augmentation, ImageShifts, MaskingNoise
 from dbull.store import Checkpoint, Loaded, Manifest, ModelFolder
-
-__all__ = [
-    "Origin",
-    "Stored",
-    "chosen_device",
-    "columns_of",
-    "now",
-    "pack_parameters",
-    "place_for",
-    "restore",
-    "set_columns",
-    "unpack_parameters",
-]
 
 AUGMENTATIONS: dict[str, type[ImageShifts] | type[MaskingNoise]] = {
     "image-shifts": ImageShifts,
@@ -63,6 +51,7 @@ class Stored:
     stored_as: str
     n_features_in_: int
     n_clusters_: int
+    labels_: NDArray[np.int64]
     origin_: Origin
 
     def save(self: Model, path: str | os.PathLike[str], *, note: str = "") -> Model:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,12 +14,9 @@ from dbull.codec.networks import Tensors
 from dbull.documents import fail
 from dbull.lifelong.learn import Progress
 from dbull.lifelong.objective import FrozenMixture
-from dbull.methods.autoencoder import AutoencoderMethod, Clock, by_size, in_chunks, prepare
 from dbull.methods.base import Capabilities
+from dbull.methods.competitors.autoencoder import AutoencoderMethod, Clock, by_size, in_chunks, prepare
 from dbull.methods.dp_mixture import DOCUMENT, DPMixture
-from dbull.nets.augment import Augmentation
-
-__all__ = ["VAEDP", "standard_normal"]
 
 
 def standard_normal(n_dims: int, device: torch.device | str = "cpu") -> FrozenMixture:
@@ -31,6 +29,7 @@ def standard_normal(n_dims: int, device: torch.device | str = "cpu") -> FrozenMi
     )
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class VAEDP(AutoencoderMethod):
     """A plain variational autoencoder, trained to its end, then `DPMixture` on the means of its codes.
 
@@ -62,44 +61,9 @@ class VAEDP(AutoencoderMethod):
     _stored_facts = DOCUMENT
     capabilities = Capabilities(learns_representation=True, learns_k=True, expands=True, remembers=False)
 
-    def __init__(
-        self,
-        *,
-        concentration: float = 1.0,
-        max_evidence: str | float | None = "auto",
-        max_clusters: int = 1000,
-        kind: str = "auto",
-        image_shape: tuple[int, ...] | None = None,
-        latent_dim: str | int = "auto",
-        hidden_dims: str | tuple[int, ...] = "auto",
-        likelihood: str = "auto",
-        front_end: bool = False,
-        augment: str | Augmentation | None = "auto",
-        pretraining: str = "end-to-end",
-        epochs: str | int = "auto",
-        batch_size: str | int = "auto",
-        learning_rate: str | float = "auto",
-        random_state: Any = None,
-        device: str = "cpu",
-        callback: Callable[[Progress], object] | None = None,
-    ):
-        self.concentration = concentration
-        self.max_evidence = max_evidence
-        self.max_clusters = max_clusters
-        self.kind = kind
-        self.image_shape = image_shape
-        self.latent_dim = latent_dim
-        self.hidden_dims = hidden_dims
-        self.likelihood = likelihood
-        self.front_end = front_end
-        self.augment = augment
-        self.pretraining = pretraining
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.random_state = random_state
-        self.device = device
-        self.callback = callback
+    concentration: float = 1.0
+    max_evidence: str | float | None = "auto"
+    max_clusters: int = 1000
 
     def _unfitted(self, seed: int) -> DPMixture:
         return DPMixture(

@@ -18,8 +18,6 @@ from torch import Tensor, nn
 from dbull.nets.vae import MAX_LOG_VAR, MIN_LOG_VAR, VAE
 from dbull.probability.gaussian import kl
 
-__all__ = ["LEAST_RESPONSIBILITY", "CurlNetwork"]
-
 # Components below it are left out of a row's sum. What is left, scaled to sum to 1, is itself a q(y | x), so
 # the bound stays a bound, and the decoder runs a few times per row instead of once per component.
 LEAST_RESPONSIBILITY = 1e-3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any, ClassVar
@@ -19,15 +19,20 @@ from dbull.codec.networks import Tensors
 from dbull.documents import Reader, fail, number, whole
 from dbull.lifelong.learn import Progress, decayed
 from dbull.lifelong.training import EpochTerms
-from dbull.methods.autoencoder import AutoencoderMethod, Bench, Clock, by_size, descend, in_chunks, prepare
 from dbull.methods.base import Capabilities, as_tensor, check_number, check_rows, unchanged_on_failure
-from dbull.methods.curl_network import CurlNetwork
+from dbull.methods.competitors.autoencoder import (
+    AutoencoderMethod,
+    Bench,
+    Clock,
+    by_size,
+    descend,
+    in_chunks,
+    prepare,
+)
+from dbull.methods.competitors.curl_network import CurlNetwork
 from dbull.nets.adam import Adam
-from dbull.nets.augment import Augmentation
 from dbull.nets.inputs import InputView
 from dbull.nets.vae import VAE
-
-__all__ = ["CURL", "PoorRows"]
 
 HIDDEN_DIMS = (500, 500)  # as in the original's experiments on shuffled data
 EXPANSION_PASSES = 10  # over the buffer, for the heads of a new component
@@ -72,6 +77,7 @@ class PoorRows:
         return rows
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class CURL(AutoencoderMethod):
     """Continual unsupervised representation learning: a mixture of latent components behind one encoder.
 
@@ -135,54 +141,14 @@ class CURL(AutoencoderMethod):
         "n_steps": whole,
     }
 
-    def __init__(
-        self,
-        n_clusters: int | None = None,
-        *,
-        max_clusters: int = 50,
-        threshold: str | float = "auto",
-        buffer_rows: int = 100,
-        wait_steps: int = 100,
-        replay: bool = True,
-        kind: str = "auto",
-        image_shape: tuple[int, ...] | None = None,
-        latent_dim: str | int = "auto",
-        hidden_dims: str | tuple[int, ...] = "auto",
-        likelihood: str = "auto",
-        front_end: bool = False,
-        augment: str | Augmentation | None = "auto",
-        pretraining: str = "end-to-end",
-        epochs: str | int = "auto",
-        joint_epochs: str | int = "auto",
-        batch_size: str | int = "auto",
-        learning_rate: str | float = "auto",
-        joint_learning_rate: str | float = "auto",
-        random_state: Any = None,
-        device: str = "cpu",
-        callback: Callable[[Progress], object] | None = None,
-    ):
-        self.n_clusters = n_clusters
-        self.max_clusters = max_clusters
-        self.threshold = threshold
-        self.buffer_rows = buffer_rows
-        self.wait_steps = wait_steps
-        self.replay = replay
-        self.kind = kind
-        self.image_shape = image_shape
-        self.latent_dim = latent_dim
-        self.hidden_dims = hidden_dims
-        self.likelihood = likelihood
-        self.front_end = front_end
-        self.augment = augment
-        self.pretraining = pretraining
-        self.epochs = epochs
-        self.joint_epochs = joint_epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.joint_learning_rate = joint_learning_rate
-        self.random_state = random_state
-        self.device = device
-        self.callback = callback
+    n_clusters: int | None = field(default=None, kw_only=False)
+    max_clusters: int = 50
+    threshold: str | float = "auto"
+    buffer_rows: int = 100
+    wait_steps: int = 100
+    replay: bool = True
+    joint_epochs: str | int = "auto"
+    joint_learning_rate: str | float = "auto"
 
     @property
     def capabilities(self) -> Capabilities:

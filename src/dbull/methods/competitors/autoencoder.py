@@ -32,12 +32,11 @@ from dbull.methods.dbull_choices import augmentation, image_shape_of, networks
 from dbull.methods.devices import check_device
 from dbull.methods.storing import Stored
 from dbull.nets.adam import Adam
+from dbull.nets.augment import Augmentation
 from dbull.nets.inputs import KINDS, InputView, fit_inputs, guess_kind
 from dbull.nets.likelihood import LIKELIHOODS
 from dbull.nets.pretrain import stacked_denoising
 from dbull.nets.vae import VAE
-
-__all__ = ["AutoencoderMethod", "Bench", "Clock", "descend", "in_chunks"]
 
 NARROW = 10  # of so few columns none can be spared: a hole in a row makes it another row
 WIDTH_PER_COLUMN = 16  # no layer is wider than so many times the data, unless asked for
@@ -253,6 +252,7 @@ def in_chunks(answer: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
     return torch.cat([answer(padded(chunk))[: len(chunk)] for chunk in rows.split(CHUNK_ROWS)])
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class AutoencoderMethod(
     Stored, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator
 ):
@@ -263,14 +263,22 @@ class AutoencoderMethod(
 
     told_shape_as = "image_shape"  # the runner fills this in for images
     watched_as = "callback"  # the runner listens here; who listens decides no number and is no setting
-    callback: Callable[[Progress], object] | None
-    random_state: Any
-    device: str
-    n_clusters_: int
-    labels_: NDArray[np.int64]
-    _view: InputView
-    _vae: VAE
     _stored_facts: ClassVar[dict[str, Reader]] = {}  # plain values of the clusters
+
+    kind: str = "auto"
+    image_shape: tuple[int, ...] | None = None
+    latent_dim: str | int = "auto"
+    hidden_dims: str | tuple[int, ...] = "auto"
+    likelihood: str = "auto"
+    front_end: bool = False
+    augment: str | Augmentation | None = "auto"
+    pretraining: str = "end-to-end"
+    epochs: str | int = "auto"
+    batch_size: str | int = "auto"
+    learning_rate: str | float = "auto"
+    random_state: Any = None
+    device: str = "cpu"
+    callback: Callable[[Progress], object] | None = None
 
     def _learn(self, rows: Tensor, seed: int) -> Iterator[Progress]:
         """Learn rows (N, d) from scratch; set `_view`, `_vae`, `n_clusters_` and what answers need."""
@@ -292,11 +300,6 @@ class AutoencoderMethod(
         with unchanged_on_failure(self):
             self._fit(X)
         return self
-
-    def fit_predict(self, X: ArrayLike, y: object = None, **kwargs: Any) -> NDArray[np.int64]:
-        """Learn X and return the cluster id of each row."""
-        labels: NDArray[np.int64] = self.fit(X).labels_
-        return labels
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
         """Return the id of the most probable cluster of each row."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
@@ -19,7 +19,8 @@ from dbull.codec.networks import Tensors, check_kind
 from dbull.lifelong.learn import Progress, decayed
 from dbull.lifelong.objective import entropy
 from dbull.lifelong.training import EpochTerms
-from dbull.methods.autoencoder import (
+from dbull.methods.base import Capabilities, check_number
+from dbull.methods.competitors.autoencoder import (
     AutoencoderMethod,
     Bench,
     Clock,
@@ -28,13 +29,9 @@ from dbull.methods.autoencoder import (
     in_chunks,
     prepare,
 )
-from dbull.methods.base import Capabilities, check_number
 from dbull.nets.adam import Adam
-from dbull.nets.augment import Augmentation
 from dbull.nets.vae import VAE
 from dbull.probability.gaussian import expected_log_density, log_density
-
-__all__ = ["DiagonalMixture", "VaDE", "vade_terms"]
 
 LEAST_SHARE = 1e-12  # of the mean square of the codes, where they do not vary
 LEAST_VAR = 1e-6  # of a component at the start, as a share of the mean variance of the codes
@@ -97,6 +94,7 @@ def vade_terms(
     return VadeTerms(vae.likelihood.log_prob(vae.decode(z), values), log_prior, entropy(log_var))
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class VaDE(AutoencoderMethod):
     """Variational deep embedding: a variational autoencoder whose prior is a mixture of K diagonal Gaussians.
 
@@ -135,46 +133,10 @@ class VaDE(AutoencoderMethod):
     told_true_k_as = "n_clusters"
     capabilities = Capabilities(learns_representation=True, learns_k=False, expands=False, remembers=False)
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        n_init: int = 20,
-        kind: str = "auto",
-        image_shape: tuple[int, ...] | None = None,
-        latent_dim: str | int = "auto",
-        hidden_dims: str | tuple[int, ...] = "auto",
-        likelihood: str = "auto",
-        front_end: bool = False,
-        augment: str | Augmentation | None = "auto",
-        pretraining: str = "end-to-end",
-        epochs: str | int = "auto",
-        joint_epochs: str | int = "auto",
-        batch_size: str | int = "auto",
-        learning_rate: str | float = "auto",
-        joint_learning_rate: str | float = "auto",
-        random_state: Any = None,
-        device: str = "cpu",
-        callback: Callable[[Progress], object] | None = None,
-    ):
-        self.n_clusters = n_clusters
-        self.n_init = n_init
-        self.kind = kind
-        self.image_shape = image_shape
-        self.latent_dim = latent_dim
-        self.hidden_dims = hidden_dims
-        self.likelihood = likelihood
-        self.front_end = front_end
-        self.augment = augment
-        self.pretraining = pretraining
-        self.epochs = epochs
-        self.joint_epochs = joint_epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.joint_learning_rate = joint_learning_rate
-        self.random_state = random_state
-        self.device = device
-        self.callback = callback
+    n_clusters: int = field(default=8, kw_only=False)
+    n_init: int = 20
+    joint_epochs: str | int = "auto"
+    joint_learning_rate: str | float = "auto"
 
     def _min_rows(self) -> int:
         check_number("n_clusters", self.n_clusters, at_least=1, whole=True)

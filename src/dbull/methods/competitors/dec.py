@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -13,11 +14,16 @@ from torch.nn import functional as F
 from dbull.codec.networks import Tensors
 from dbull.documents import fail
 from dbull.lifelong.learn import Progress
-from dbull.methods.autoencoder import AutoencoderMethod, Bench, Clock, by_size, descend, in_chunks, prepare
 from dbull.methods.base import Capabilities, check_number
-from dbull.nets.augment import Augmentation
-
-__all__ = ["DEC", "log_soft_assignment", "target_distribution"]
+from dbull.methods.competitors.autoencoder import (
+    AutoencoderMethod,
+    Bench,
+    Clock,
+    by_size,
+    descend,
+    in_chunks,
+    prepare,
+)
 
 MAX_EPOCHS_BETWEEN = 5  # of small data, whose epochs are shorter than the interval between targets
 MOMENTUM = 0.9
@@ -41,6 +47,7 @@ def target_distribution(assignment: Tensor) -> Tensor:
     return weight / weight.sum(1, keepdim=True)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class DEC(AutoencoderMethod):
     """Deep embedded clustering: an encoder and K centres, sharpened by their own confident assignments.
 
@@ -85,52 +92,13 @@ class DEC(AutoencoderMethod):
     told_true_k_as = "n_clusters"
     capabilities = Capabilities(learns_representation=True, learns_k=False, expands=False, remembers=False)
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        dof: float = 1.0,
-        n_init: int = 20,
-        update_interval: int = 140,
-        tolerance: float = 1e-3,
-        kind: str = "auto",
-        image_shape: tuple[int, ...] | None = None,
-        latent_dim: str | int = "auto",
-        hidden_dims: str | tuple[int, ...] = "auto",
-        likelihood: str = "auto",
-        front_end: bool = False,
-        augment: str | Augmentation | None = "auto",
-        pretraining: str = "end-to-end",
-        epochs: str | int = "auto",
-        joint_epochs: str | int = "auto",
-        batch_size: str | int = "auto",
-        learning_rate: str | float = "auto",
-        joint_learning_rate: float = 0.01,
-        random_state: Any = None,
-        device: str = "cpu",
-        callback: Callable[[Progress], object] | None = None,
-    ):
-        self.n_clusters = n_clusters
-        self.dof = dof
-        self.n_init = n_init
-        self.update_interval = update_interval
-        self.tolerance = tolerance
-        self.kind = kind
-        self.image_shape = image_shape
-        self.latent_dim = latent_dim
-        self.hidden_dims = hidden_dims
-        self.likelihood = likelihood
-        self.front_end = front_end
-        self.augment = augment
-        self.pretraining = pretraining
-        self.epochs = epochs
-        self.joint_epochs = joint_epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.joint_learning_rate = joint_learning_rate
-        self.random_state = random_state
-        self.device = device
-        self.callback = callback
+    n_clusters: int = field(default=8, kw_only=False)
+    dof: float = 1.0
+    n_init: int = 20
+    update_interval: int = 140
+    tolerance: float = 1e-3
+    joint_epochs: str | int = "auto"
+    joint_learning_rate: float = 0.01
 
     def _min_rows(self) -> int:
         check_number("n_clusters", self.n_clusters, at_least=1, whole=True)
