@@ -46,7 +46,13 @@ COMPETITORS = "methods/competitors/"
 
 MUTATIONS = (
     # Replay.
-    Mutation("nothing is replayed", "lifelong/learn.py", "past.replay(s.n_replay,", "past.replay(0,", REPLAY),
+    Mutation(
+        "nothing is replayed",
+        "lifelong/learn.py",
+        "past.replay(s.past, generator) if past",
+        "None if past",
+        REPLAY,
+    ),
     Mutation(
         "the paper's recipe replays nothing",
         "lifelong/settings.py",
@@ -100,22 +106,22 @@ MUTATIONS = (
     Mutation(
         "learning does not ask for carried statistics",
         "lifelong/learn.py",
-        "past.carried(trainer.vae) if s.carry else past.overall",
+        "past.carried(state.vae) if s.past.carry else past.overall",
         "past.overall",
         REPLAY,
     ),
     Mutation(
         "replayed codes are not held",
         "lifelong/training.py",
-        "consistency_weight if len(rows.kept_codes) else 0.0",
+        "settings.consistency if len(rows.kept_codes) else 0.0",
         "0.0",
         REPLAY,
     ),
     Mutation(
         "the fingerprint of the first encoder is kept",
         "lifelong/folding.py",
-        "state.fingerprint = encoder_fingerprint(state.vae)",
-        "state.fingerprint = state.fingerprint or encoder_fingerprint(state.vae)",
+        "fingerprint=encoder_fingerprint(state.vae)",
+        "fingerprint=state.fingerprint or encoder_fingerprint(state.vae)",
         f"{STREAM} -k straight_run",
     ),
     # Strangers and novelty.
@@ -134,8 +140,8 @@ MUTATIONS = (
         "cluster_scores(inputs[half], imprints)",
         NOVELTY,
     ),
-    Mutation("all is new", "lifelong/learn.py", "first, parts.near_novel_share,", "first, 1.0,", FOLDING),
-    Mutation("nothing is new", "lifelong/learn.py", "first, parts.near_novel_share,", "first, 0.0,", FOLDING),
+    Mutation("all is new", "lifelong/learn.py", "parts.near_novel_share > ", "1.0 > ", FOLDING),
+    Mutation("nothing is new", "lifelong/learn.py", "parts.near_novel_share > ", "0.0 > ", FOLDING),
     Mutation(
         "any cluster's scale will do",
         "lifelong/novelty.py",
@@ -146,8 +152,8 @@ MUTATIONS = (
     Mutation(
         "the familiar is learned as if it were new",
         "lifelong/settings.py",
-        "novel_share > NOVEL_SHARE or not self.novelty",
-        "True",
+        "if novel:",
+        "if True:",
         FOLDING,
     ),
     # Clusters.
@@ -176,9 +182,9 @@ MUTATIONS = (
     ),
     Mutation(
         "components that no row chooses stay",
-        "lifelong/folding.py",
-        "    mixture.dissolve_unchosen(",
-        "    (",
+        "lifelong/learn.py",
+        "fit = fit.without_unchosen(points)",
+        "",
         LEARN,
     ),
     # Imprints.
@@ -221,23 +227,23 @@ MUTATIONS = (
     Mutation(
         "no neighbour graph in the loss",
         "lifelong/training.py",
-        "self.neighbourhood_weight * terms[3]",
+        "self.settings.neighbourhood * terms[3]",
         "0",
         LEARN,
     ),
     Mutation(
         "a first data set is never searched afresh",
         "lifelong/learn.py",
-        "if past is None and s.joint_births",
-        "if False and s.joint_births",
+        "if first and s.training.joint_births",
+        "if False and s.training.joint_births",
         LEARN,
     ),
     Mutation(
         "labels decide the seed",
         "methods/dbull.py",
-        "state = self._drained(self._learning(self._fresh(rows), rows))",
+        "self._publish(*self._drained(self._learning(self._fresh(rows), rows)), rows)",
         "state = self._fresh(rows); state.seed += int(y is not None and y[0] != y[-1])\n"
-        "            state = self._drained(self._learning(state, rows))",
+        "            self._publish(*self._drained(self._learning(state, rows)), rows)",
         "methods/test_dbull.py -k labels_given",
     ),
     # What methods claim.
@@ -291,8 +297,8 @@ MUTATIONS = (
     Mutation(
         "a far cluster sets the scale for all",
         "lifelong/learn.py",
-        "if not any(far):",
-        "if True:",
+        "far = torch.tensor([",
+        "far = torch.tensor([False and ",
         f"{OUTLIERS} -k units",
     ),
     Mutation(
@@ -305,8 +311,8 @@ MUTATIONS = (
     Mutation(
         "two rows are their moments",
         "lifelong/folding.py",
-        "if bool(small.any()):",
-        "if False:",
+        "if not bool(small.any()):",
+        "if True:",
         f"{FOLDING} -k small_components",
     ),
     Mutation(
@@ -318,7 +324,7 @@ MUTATIONS = (
     ),
     Mutation(
         "no prototype of the README",
-        "methods/dbull.py",
+        "methods/answers.py",
         "def prototype(",
         "def prototype_of(",
         "test_docs.py -k readme_python",

@@ -149,8 +149,8 @@ def test_image_shape_that_does_not_fit(X, shape):
         ("neighbourhood", -1.0),
         ("neighbourhood", "yes"),
         ("neighbourhood", np.inf),
-        ("n_neighbours", 0),
-        ("n_neighbours", 2.5),
+        ("n_neighbors", 0),
+        ("n_neighbors", 2.5),
         ("join", -0.1),
         ("join", "x"),
         ("use_encoder_variance", "no"),
@@ -387,7 +387,7 @@ def test_many_columns_and_few_rows():
 
 
 def test_more_neighbours_than_rows(X):
-    assert_sound(DBULL(**QUICK, n_neighbours=500).fit(X), X)
+    assert_sound(DBULL(**QUICK, n_neighbors=500).fit(X), X)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ class Case:
     def __init__(self, width):
         self.rng = np.random.default_rng(width)
         self.centres = 6 * self.rng.normal(size=(3, width))
-        self.model = DBULL(random_state=0, epochs=10, hidden_dims=(32,), n_neighbours=15).fit(self.draw(600))
+        self.model = DBULL(random_state=0, epochs=10, hidden_dims=(32,), n_neighbors=15).fit(self.draw(600))
         self.asked = self.draw(400)
         self.before = self.model.predict(self.asked)
 
@@ -125,7 +125,7 @@ def test_smaller_units_are_noticed_by_name():
 def test_a_few_huge_rows_are_set_aside_where_nothing_tells_what_is_strange():
     rng = np.random.default_rng(1)
     centres = 6 * rng.normal(size=(3, 12))
-    model = DBULL(random_state=0, epochs=5, joint_epochs=1, replay="none", n_neighbours=10)
+    model = DBULL(random_state=0, epochs=5, joint_epochs=1, replay="none", n_neighbors=10)
     model.fit(blobs(rng, centres, 150))
     asked = blobs(rng, centres, 100)
     before = model.predict(asked)

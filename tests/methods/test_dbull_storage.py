@@ -258,3 +258,17 @@ def test_the_model_of_a_format_gives_its_answers(version):
     assert [row["name"] for row in model.clusters_][:1] == [answers["name"]]
     assert [event.kind for event in model.events_] == answers["events"]
     assert ModelFolder(place / "model").check().ok
+
+
+def test_the_former_name_of_a_parameter_is_understood(tmp_path):
+    """With a warning as a parameter; a stored model, old or new, has the present name."""
+    X = np.random.default_rng(0).normal(size=(60, 12))
+    quick = {"epochs": 1, "joint_epochs": 0, "hidden_dims": (8,), "random_state": 0}
+    with pytest.warns(FutureWarning, match="n_neighbors"):
+        model = DBULL(**quick, n_neighbours=7).fit(X)
+    assert model.chosen_["settings"].graph.n_neighbors == 7
+    model.save(tmp_path / "model")
+    back = dbull.load(tmp_path / "model")
+    assert (back.n_neighbors, back.n_neighbours) == (7, "deprecated")
+    same = DBULL(**quick, n_neighbors=7).fit(X)
+    np.testing.assert_array_equal(same.transform(X), model.transform(X))

@@ -24,7 +24,7 @@ NETWORKS = {
     "joint_epochs": 1,
     "batch_size": 128,
     "learning_rate": 1e-2,
-    "n_neighbours": 15,
+    "n_neighbors": 15,
     "n_replay": 40,
 }
 QUICK = {**NETWORKS, "hidden_dims": (8,), "epochs": 2}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -102,13 +103,16 @@ def check_parameters(model: DBULL) -> None:
     check_known("replay", model.replay, ("auto", *REPLAYS))
     check_number("max_clusters", model.max_clusters, at_least=1, whole=True)
     check_number("concentration", model.concentration, above=0)
-    for name in ("epochs", "joint_epochs", "batch_size", "latent_dim", "n_neighbours", "n_replay"):
+    for name in ("epochs", "joint_epochs", "batch_size", "latent_dim", "n_neighbors", "n_replay"):
         if getattr(model, name) != "auto":
             least = 0 if name in ("epochs", "joint_epochs", "n_replay") else 1
             check_number(name, getattr(model, name), at_least=least, whole=True, also="or 'auto'")
     for name in ("neighbourhood", "join", "pooling", "consistency"):
         if getattr(model, name) != "auto":
             check_number(name, getattr(model, name), at_least=0, also="or 'auto'")
+    if model.n_neighbours != "deprecated":
+        warnings.warn("n_neighbours is called n_neighbors now.", FutureWarning, stacklevel=4)
+        check_number("n_neighbours", model.n_neighbours, at_least=1, whole=True)
     if model.learning_rate != "auto":
         check_number("learning_rate", model.learning_rate, above=0, also="or 'auto'")
     if model.max_evidence is not None and model.max_evidence != "auto":
@@ -197,6 +201,8 @@ def learn_settings(model: DBULL, n_rows: int, recipe: Recipe, pretrained: bool) 
     """Return how to learn: what the user gave, else what the recipe has."""
     s = recipe.settings
     training, graph, past = _given(model, s.training), _given(model, s.graph), _given(model, s.past)
+    if model.n_neighbours != "deprecated":
+        graph = replace(graph, n_neighbors=int(model.n_neighbours))
     if model.epochs == "auto":
         training = replace(training, epochs=epochs_for(n_rows, training.batch_size, *recipe.epoch_range))
     if model.freeze == "auto":

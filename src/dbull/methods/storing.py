@@ -25,6 +25,8 @@ AUGMENTATIONS: dict[str, type[ImageShifts] | type[MaskingNoise]] = {
     "image-shifts": ImageShifts,
     "masking-noise": MaskingNoise,
 }
+RENAMED = {"n_neighbours": "n_neighbors"}  # former names of parameters, which models of long ago have
+UNUSED = "deprecated"
 CUSTOM = "custom"  # an augmentation that the caller must give again
 
 Model = TypeVar("Model", bound="Stored")
@@ -196,7 +198,8 @@ def set_columns(model: Any, checkpoint: Checkpoint, place: Path, n_columns: int)
 def pack_parameters(model: Any) -> dict[str, Any]:
     """Return parameters as plain values; what only the caller can give is left for the caller."""
     parameters: Mapping[str, Any] = model.get_params(deep=False)
-    packed = {name: value for name, value in parameters.items() if name != "callback"}
+    packed = {name: value for name, value in parameters.items() if name not in ("callback", *RENAMED)}
+    packed |= {new: parameters[old] for old, new in RENAMED.items() if parameters.get(old, UNUSED) != UNUSED}
     augment = packed.get("augment")
     if callable(augment):
         packed["augment"] = {"name": CUSTOM}
@@ -219,7 +222,8 @@ def unpack_parameters(kind: Any, packed: Any, augment: Augmentation | None, wher
     """Return the parameters of an estimator of a class, as `pack_parameters` had them."""
     if not isinstance(packed, dict):
         fail(where, "has no parameters")
-    known = set(kind().get_params(deep=False)) - {"callback"}
+    packed = {RENAMED.get(name, name): value for name, value in packed.items()}
+    known = set(kind().get_params(deep=False)) - {"callback", *RENAMED}
     for name in packed:
         if name not in known:
             fail(where, f"unknown parameter {name!r:.40} {did_you_mean(name, known)}".rstrip())
