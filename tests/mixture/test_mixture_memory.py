@@ -115,7 +115,7 @@ def test_random_operations_equal_recomputation(operations, seed):
             shadow.columns([shadow.ids.index(i) for i in memory.ids])
             assert memory.total.counts.tolist() == sorted(memory.total.counts.tolist(), reverse=True)
         elif name == "rebuild":
-            memory.rebuild_stream()
+            memory.refill(memory.batches)
         elif name == "fold":
             n_given = memory.n_given
             memory.sort_by_size()
@@ -200,7 +200,7 @@ def test_rounding_below_zero_is_cleared():
     assert float(memory.stream.counts[0]) != 0.0  # the rounding is there
     assert bool((memory.total.counts >= 0).all())
     assert bool((memory.total.entropy >= 0).all())
-    memory.rebuild_stream()
+    memory.refill(memory.batches)
     assert float(memory.stream.counts[0]) == 0.0
 
 

@@ -71,10 +71,12 @@ def propose_birth(
     memory.add_components(n_new)
     rest = memory.overall + stream_rest.with_empty(n_new)
     # Where the children stand in the grown mixture: the first takes the slot of a target without a past.
-    slots = torch.arange(memory.n_components - n_new, memory.n_components)
+    own, slots = torch.tensor([target]), torch.arange(memory.n_components - n_new, memory.n_components)
     if not has_past:
-        slots = torch.cat([torch.tensor([target]), slots])
-    start = _exchange(memory.total, target, memory.stream, slots, children)
+        slots = torch.cat([own, slots])
+    # What the target has of the stream is replaced by the children.
+    total = memory.total
+    start = total - _placed(memory.stream.select(own), own, total) + _placed(children, slots, total)
     posterior = state.evidence.posterior(start.without_negatives())
     total, posterior = refine(state.evidence, rest, active, posterior, n_refine)
     n_steps = n_refine
@@ -92,15 +94,6 @@ def propose_birth(
         return None
     subject = (state.memory.ids[target],)
     return Proposal("birth", subject, memory, posterior, state.evidence.elbo(total), n_steps), active
-
-
-def _exchange(
-    total: SufficientStats, target: int, stream: SufficientStats, slots: Tensor, children: SufficientStats
-) -> SufficientStats:
-    """Return the statistics with what the target has of the stream replaced by the children at `slots`."""
-    index = torch.tensor([target])
-    own = stream.select(index)
-    return total - _placed(own, index, total) + _placed(children, slots, total)
 
 
 def _placed(record: SufficientStats, slots: Tensor, like: SufficientStats) -> SufficientStats:

@@ -8,6 +8,7 @@ docs/errata.md.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -54,10 +55,6 @@ class StatsMemory:
         self.stream = self.stream - self.batches[i] + record
         self.batches[i] = record
 
-    def rebuild_stream(self) -> None:
-        """Sum the stream anew from its mini-batches, so that rounding does not build up over visits."""
-        self.stream = SufficientStats.total(self.batches)
-
     def fold(self) -> dict[int, int]:
         """End a data set: overall takes in the stream, once; newborns get ids for good and are established.
 
@@ -85,22 +82,21 @@ class StatsMemory:
         """Return a copy that knows the stream as one record only; proposals are made on it."""
         return replace(self, batches=[])
 
-    # Changes of structure. Each applies to every stored record at once.
+    def _change(self, change: Callable[[SufficientStats], SufficientStats]) -> None:
+        """Change the structure of every stored record at once."""
+        self.batches = [change(record) for record in self.batches]
+        self.stream, self.overall = change(self.stream), change(self.overall)
 
     def add_components(self, n_new: int) -> None:
         """Append `n_new` empty newborn components with fresh ids."""
-        self.batches = [b.with_empty(n_new) for b in self.batches]
-        self.stream = self.stream.with_empty(n_new)
-        self.overall = self.overall.with_empty(n_new)
+        self._change(lambda record: record.with_empty(n_new))
         self.ids += tuple(range(self.next_id, self.next_id + n_new))
         self.established = torch.cat([self.established, torch.zeros(n_new, dtype=torch.bool)])
         self.next_id += n_new
 
     def select(self, index: Tensor) -> None:
         """Keep the components named by `index`, in that order."""
-        self.batches = [b.select(index) for b in self.batches]
-        self.stream = self.stream.select(index)
-        self.overall = self.overall.select(index)
+        self._change(lambda record: record.select(index))
         self.ids = tuple(self.ids[i] for i in index.tolist())
         self.established = self.established[index]
 

@@ -12,8 +12,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from dbull.mixture.memory import StatsMemory
 from dbull.mixture.moves import Proposal, Settled, refine
-from dbull.mixture.posterior import merge_gaps
+from dbull.mixture.posterior import MixturePosterior, merge_gaps
+from dbull.mixture.stats import SufficientStats
 from dbull.mixture.updates import Points, local_summary
 
 
@@ -24,10 +26,8 @@ def merge_candidates(state: Settled, n_pairs: int) -> list[tuple[int, int]]:
     """
     weighted = state.memory.total.scaled(state.evidence.weight)
     gaps = merge_gaps(state.evidence.prior, weighted).triu(1)
-    K = state.memory.n_components
     old = state.memory.established
-    allowed = torch.ones(K, K, dtype=torch.bool).triu(1) & ~(old[:, None] & old[None, :])
-    pairs = torch.nonzero(allowed)
+    pairs = torch.nonzero((~(old[:, None] & old[None, :])).triu(1))
     if not len(pairs):
         return []
     order = torch.argsort(gaps[pairs[:, 0], pairs[:, 1]], descending=True, stable=True)[:n_pairs]
@@ -43,18 +43,12 @@ def propose_merge(state: Settled, a: int, b: int, n_refine: int) -> tuple[Propos
     # Inactive rows have r_a + r_b below 2 * ACTIVE_RESPONSIBILITY < 1/e, where -r log r rises, so the larger
     # of the two entropies bounds the pooled one from below: the bound stays a bound.
     entropy = torch.maximum(stream_rest.entropy[a], stream_rest.entropy[b]).clamp_min(0.0)
-    memory = state.memory.coarse()
-    pooled = memory.total.pooled(keep, drop, memory.total.entropy[keep])
-    rest = stream_rest.pooled(keep, drop, entropy)
-    kept = torch.arange(memory.n_components) != drop
+    total = state.memory.total
+    pooled = total.pooled(keep, drop, total.entropy[keep])
     # The dropped component is newborn or both are: its past is empty, or their pasts are.
-    memory.select(torch.nonzero(kept)[:, 0])
-    rest = memory.overall + rest
-    posterior = state.evidence.posterior(pooled)
-    total, posterior = refine(state.evidence, rest, active, posterior, n_refine)
-    memory.stream = total - memory.overall
+    settled = _refined_without(state, drop, stream_rest.pooled(keep, drop, entropy), pooled, active, n_refine)
     subjects = (state.memory.ids[keep], state.memory.ids[drop])
-    return Proposal("merge", subjects, memory, posterior, state.evidence.elbo(total), n_refine), active
+    return Proposal("merge", subjects, *settled, n_refine), active
 
 
 def propose_dissolution(state: Settled, target: int, n_refine: int) -> tuple[Proposal, Points]:
@@ -66,18 +60,23 @@ def propose_dissolution(state: Settled, target: int, n_refine: int) -> tuple[Pro
     # The heir may hold any share x of an inactive row. -(x + e) log(x + e) >= -x log x - e for x + e <= 1, so
     # this bounds the pooled entropy from below.
     entropy = (stream_rest.entropy[heir] - stream_rest.counts[target]).clamp_min(0.0)
-    memory = state.memory.coarse()
     # What inactive rows left in the target goes to its nearest neighbour, whole.
     rest = stream_rest.pooled(heir, target, entropy)
-    kept = torch.nonzero(torch.arange(memory.n_components) != target)[:, 0]
-    memory.select(kept)
-    rest = memory.overall + rest
-    posterior = state.evidence.posterior(state.memory.total.select(kept))
-    total, posterior = refine(state.evidence, rest, active, posterior, n_refine)
+    others = state.memory.total.select(torch.arange(state.memory.n_components) != target)
+    settled = _refined_without(state, target, rest, others, active, n_refine)
+    return Proposal("dissolve", (state.memory.ids[target],), *settled, n_refine, required=True), active
+
+
+def _refined_without(
+    state: Settled, drop: int, rest: SufficientStats, start: SufficientStats, active: Points, n_refine: int
+) -> tuple[StatsMemory, MixturePosterior, float]:
+    """Return memory, posterior and bound without a component, after the active rows settled from `start`."""
+    memory = state.memory.coarse()
+    memory.select(torch.nonzero(torch.arange(memory.n_components) != drop)[:, 0])
+    posterior = state.evidence.posterior(start)
+    total, posterior = refine(state.evidence, memory.overall + rest, active, posterior, n_refine)
     memory.stream = total - memory.overall
-    subject = (state.memory.ids[target],)
-    elbo = state.evidence.elbo(total)
-    return Proposal("dissolve", subject, memory, posterior, elbo, n_refine, required=True), active
+    return memory, posterior, state.evidence.elbo(total)
 
 
 def _nearest_component(state: Settled, target: int) -> int:

@@ -33,13 +33,8 @@ class MixturePrior:
     @property
     def base(self) -> NormalWishart:
         """The base measure as a batch of one Normal-Wishart distribution."""
-        f64 = torch.float64
-        return NormalWishart(
-            self.mean[None],
-            torch.tensor([self.mean_precision], dtype=f64),
-            torch.tensor([self.dof], dtype=f64),
-            self.scale_inv[None],
-        )
+        beta, nu = (torch.tensor([part], dtype=torch.float64) for part in (self.mean_precision, self.dof))
+        return NormalWishart(self.mean[None], beta, nu, self.scale_inv[None])
 
 
 def paper_prior(n_dims: int, concentration: float = 1.0) -> MixturePrior:

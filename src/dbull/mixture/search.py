@@ -87,7 +87,7 @@ class Search:
                 accepted = False
                 for record in moves():
                     accepted |= record.accepted
-                    yield self.progress(record.kind, self.state.elbo, record)
+                    yield FitProgress(record.kind, self.memory.n_components, self.state.elbo, record)
                 if accepted:
                     yield from self.laps()
                 changed |= accepted
@@ -108,7 +108,7 @@ class Search:
         for elbo in memoized_laps(
             self.evidence, self.memory, self.batches, self.next_posterior, s.max_laps, s.tolerance
         ):
-            yield self.progress(kind, elbo)
+            yield FitProgress(kind, self.memory.n_components, elbo)
             kind = "lap"
         self.memory.sort_by_size()
         self.settle(self.evidence.posterior(self.memory.total))
@@ -136,10 +136,6 @@ class Search:
         self.next_posterior = self.evidence.posterior(self.memory.total)
         self.failed.clear()
         return True
-
-    def progress(self, kind: str, elbo: float, move: MoveRecord | None = None) -> FitProgress:
-        """Describe the present moment."""
-        return FitProgress(kind, self.memory.n_components, elbo, move)
 
     def decide(self, proposal: Proposal, active: Points) -> MoveRecord:
         """Accept or reject a proposal; on acceptance the memory takes its structure and settles under it."""
@@ -223,7 +219,7 @@ def memoized_laps(
         memory.sort_by_size()
         for i, batch in enumerate(batches):
             memory.replace_batch(i, local_summary(evidence.posterior(memory.total), batch))
-        memory.rebuild_stream()
+        memory.refill(memory.batches)  # summed anew, so that rounding does not build up over visits
         after = evidence.elbo(memory.total)
         yield after
         if after - before <= tolerance * abs(after):

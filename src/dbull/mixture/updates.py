@@ -97,31 +97,14 @@ def expected_features(points: Points) -> Tensor:
 
 
 @lru_cache
-def _triangle(n_dims: int) -> tuple[Tensor, Tensor]:
-    """Return where the upper triangle lies in a flattened matrix, and how often a form counts each entry."""
-    i, j = torch.triu_indices(n_dims, n_dims)
-    return i * n_dims + j, torch.where(i == j, 1.0, 2.0).to(torch.float64)
-
-
-@lru_cache
-def _mirror(n_dims: int) -> Tensor:
-    """Return for each entry of a flattened symmetric matrix where it lies in the packed upper triangle."""
+def _triangle(n_dims: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return where the upper triangle lies in a flattened matrix, how often a form counts each entry of it,
+    and for each entry of the matrix, which is symmetric, where it lies in the packed triangle.
+    """
     i, j = torch.triu_indices(n_dims, n_dims)
     place = torch.zeros(n_dims, n_dims, dtype=torch.int64)
     place[i, j] = place[j, i] = torch.arange(len(i))
-    return place.flatten()
-
-
-def pack_quadratic(matrix: Tensor) -> Tensor:
-    """Return coefficients (K, D(D+1)/2) so that z^T A_k z is their product with the packed z z^T."""
-    flat, factor = _triangle(matrix.shape[-1])
-    return matrix.flatten(-2)[..., flat] * factor
-
-
-def unpack_symmetric(packed: Tensor, n_dims: int) -> Tensor:
-    """Return symmetric matrices (K, D, D) from their packed upper triangles."""
-    full: Tensor = packed[..., _mirror(n_dims)].unflatten(-1, (n_dims, n_dims))
-    return full
+    return i * n_dims + j, torch.where(i == j, 1.0, 2.0).to(torch.float64), place.flatten()
 
 
 def natural_parameters(posterior: MixturePosterior) -> Tensor:
@@ -139,7 +122,9 @@ def natural_parameters(posterior: MixturePosterior) -> Tensor:
         - c.n_dims * nw.LOG_2PI
         - (linear * c.mean).sum(-1)
     )
-    return torch.cat([constant[..., None], linear, -0.5 * pack_quadratic(precision)], dim=-1)
+    flat, factor, _ = _triangle(c.n_dims)
+    quadratic = -0.5 * (precision.flatten(-2)[..., flat] * factor)
+    return torch.cat([constant[..., None], linear, quadratic], dim=-1)
 
 
 def _chunks(points: Points, n_components: int) -> Iterator[tuple[Tensor, Points]]:
@@ -164,12 +149,9 @@ def _normalise(log_rho: Tensor) -> tuple[Tensor, Tensor]:
 
 def _record(moments: Tensor, entropy: Tensor, n_dims: int) -> SufficientStats:
     """Split the product R Phi (K, F) into the named statistics."""
-    return SufficientStats(
-        moments[..., 0],
-        moments[..., 1 : n_dims + 1],
-        unpack_symmetric(moments[..., n_dims + 1 :], n_dims),
-        entropy.clamp_min(0.0),
-    )
+    counts, sum_z, packed = moments[..., 0], moments[..., 1 : n_dims + 1], moments[..., n_dims + 1 :]
+    sum_zz = packed[..., _triangle(n_dims)[2]].unflatten(-1, (n_dims, n_dims))
+    return SufficientStats(counts, sum_z, sum_zz, entropy.clamp_min(0.0))
 
 
 def local_summary(posterior: MixturePosterior, points: Points) -> SufficientStats:
@@ -237,14 +219,9 @@ def log_predictive(posterior: MixturePosterior, points: Points) -> Tensor:
     """Return the log density of each point, (N,), parameters integrated out: a mixture of Student-t."""
     log_weights = mean_weights(posterior).log()
     size = max(MIN_CHUNK_ROWS, CHUNK_NUMBERS // (posterior.n_components * posterior.n_dims))
-    return torch.cat(
-        [
-            torch.logsumexp(
-                log_weights + nw.log_student_t(posterior.components, posterior.factor, piece.T), dim=1
-            )
-            for piece in points.zt.split(size, dim=1)
-        ]
-    )
+    c, factor = posterior.components, posterior.factor
+    pieces = (log_weights + nw.log_student_t(c, factor, z.T) for z in points.zt.split(size, dim=1))
+    return torch.cat([torch.logsumexp(log_density, dim=1) for log_density in pieces])
 
 
 def memberships(
