@@ -1,0 +1,24 @@
+"""Learning made quick, for what does not depend on how well anything is learned."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+EPOCHS = {"epoch_range": (2, 2), "n_novel_epochs": 3, "n_familiar_epochs": 2, "n_novel_joint_epochs": 1}
+
+
+@contextmanager
+def quick_learning() -> Iterator[None]:
+    """Recipes with hardly any training, and searches that try each birth once: half of all their time."""
+    from dbull.lifelong.settings import RECIPES
+    from dbull.methods import dbull_choices
+    from dbull.mixture.search import SearchSettings
+
+    with pytest.MonkeyPatch.context() as patch:
+        for key, recipe in RECIPES.items():
+            patch.setitem(RECIPES, key, replace(recipe, **EPOCHS))
+        patch.setattr(dbull_choices, "SearchSettings", partial(SearchSettings, second_chances=0))
+        yield
