@@ -14,11 +14,12 @@ EPOCHS = {"epoch_range": (2, 2), "n_novel_epochs": 3, "n_familiar_epochs": 2, "n
 def quick_learning() -> Iterator[None]:
     """Recipes with hardly any training, and searches that try each birth once: half of all their time."""
     from dbull.lifelong.settings import RECIPES
-    from dbull.methods import dbull_choices
+    from dbull.methods import dbull_choices, dp_mixture
     from dbull.mixture.search import SearchSettings
 
     with pytest.MonkeyPatch.context() as patch:
         for key, recipe in RECIPES.items():
             patch.setitem(RECIPES, key, replace(recipe, **EPOCHS))
-        patch.setattr(dbull_choices, "SearchSettings", partial(SearchSettings, second_chances=0))
+        for module in (dbull_choices, dp_mixture):
+            patch.setattr(module, "SearchSettings", partial(SearchSettings, second_chances=0))
         yield
