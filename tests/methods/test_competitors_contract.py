@@ -11,7 +11,14 @@ from dbull.methods.vae_dp import VAEDP
 pytestmark = pytest.mark.usefixtures("quick_module")
 
 # Small networks and few epochs for the sake of time; test_competitors.py has defaults on such data.
-QUICK = {"random_state": 0, "hidden_dims": (16,), "epochs": 2, "learning_rate": 1e-2, "batch_size": 16}
+QUICK = {
+    "random_state": 0,
+    "hidden_dims": (16,),
+    "latent_dim": 2,
+    "epochs": 2,
+    "learning_rate": 1e-2,
+    "batch_size": 16,
+}
 JOINT = {**QUICK, "joint_epochs": 2}
 
 
