@@ -2,10 +2,11 @@
 
 import os
 import signal
-from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+import quick
 
 # Without it scikit-learn skips its array-API check of estimators instead of running it.
 os.environ.setdefault("SCIPY_ARRAY_API", "1")
@@ -19,11 +20,14 @@ settings.load_profile("dbull")
 
 
 @pytest.fixture
-def few_epochs(monkeypatch):
-    """Recipes with hardly any training, for what does not depend on how well anything is learned."""
-    from dbull.lifelong.settings import RECIPES
+def quick_learning():
+    """Short training and searches while the test runs."""
+    with quick.quick_learning():
+        yield
 
-    few = {"novel_epochs": 3, "familiar_epochs": 2, "novel_joint_epochs": 1}
-    for key, recipe in RECIPES.items():
-        settings = replace(recipe.settings, training=replace(recipe.settings.training, **few))
-        monkeypatch.setitem(RECIPES, key, replace(recipe, settings=settings, epoch_range=(2, 2)))
+
+@pytest.fixture(scope="module")
+def quick_module():
+    """The same for all of a module, and for what its tests share."""
+    with quick.quick_learning():
+        yield

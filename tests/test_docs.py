@@ -37,7 +37,7 @@ def test_files_tutorial(tmp_path, monkeypatch):
     assert "vibration" in Path("machine.html").read_text(encoding="utf-8")
 
 
-def test_readme_python(tmp_path, monkeypatch, few_epochs):
+def test_readme_python(tmp_path, monkeypatch, quick_learning):
     """Days are digits enlarged to the size that the example names; learned in a few epochs."""
     monkeypatch.chdir(tmp_path)
     digits = load_digits()

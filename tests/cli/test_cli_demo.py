@@ -4,10 +4,10 @@ import io
 import json
 import os
 import subprocess
-import sys
 
 import numpy as np
 import pytest
+from forked import forked_command
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -22,7 +22,7 @@ from dbull.cli.exits import ExitCode
 def short_run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("demo")
     done = subprocess.run(
-        [sys.executable, "-m", "dbull.cli", "demo", "--arrivals", "2", "--json", "--model", "kept"],
+        [*forked_command(), "demo", "--arrivals", "2", "--json", "--model", "kept"],
         capture_output=True,
         text=True,
         cwd=folder,

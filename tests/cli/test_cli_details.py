@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from forked import forked_command
 from test_cli_models import answer, made, place, rows, run, write
 
 from dbull.cli import app, output
@@ -166,7 +167,7 @@ def test_a_file_without_the_key_of_the_first(tmp_path):
     np.save(tmp_path / "plain.npy", rows((0, 1), 20, seed=3))
     run("learn", tmp_path / "model", tmp_path / "plain.npy", "-q")
     with plain.open("rb") as stream:
-        command = [sys.executable, "-m", "dbull.cli", "predict", str(tmp_path / "model"), "-", "-q"]
+        command = [*forked_command(), "predict", str(tmp_path / "model"), "-", "-q"]
         assert subprocess.run(command, stdin=stream, capture_output=True).returncode == 0
     assert "no column 'name'" in run("predict", tmp_path / "model", plain, "--key", "name", code=3).stderr
 
@@ -283,7 +284,7 @@ def test_full_disks(place):
     for command in (["clusters", model], ["predict", model, str(place / "monday.csv")]):
         with open("/dev/full", "w") as full:
             ended = subprocess.run(
-                [sys.executable, "-m", "dbull.cli", *command], stdout=full, stderr=subprocess.PIPE, text=True
+                [*forked_command(), *command], stdout=full, stderr=subprocess.PIPE, text=True
             )
         assert ended.returncode == 1
         assert "standard output: cannot be written (No space left on device)" in ended.stderr
@@ -305,7 +306,7 @@ def test_a_reader_that_has_enough(place):
 
 def test_nobody_reads_the_lines_and_all_is_learned(place):
     other = write(place / "other.csv", rows((0, 3), 40, seed=3))
-    command = [sys.executable, "-m", "dbull.cli", "learn", str(place / "model"), str(place / "tuesday.csv")]
+    command = [*forked_command(), "learn", str(place / "model"), str(place / "tuesday.csv")]
     with subprocess.Popen([*command, str(other), "-q"], stdout=subprocess.PIPE) as process:
         process.stdout.close()
     assert process.returncode == 0
@@ -314,7 +315,7 @@ def test_nobody_reads_the_lines_and_all_is_learned(place):
 
 def test_standard_output_that_is_closed(place):
     for command in (["clusters"], ["rename", "0", "zeros"]):
-        words = [sys.executable, "-m", "dbull.cli", command[0], str(place / "model"), *command[1:]]
+        words = [*forked_command(), command[0], str(place / "model"), *command[1:]]
         ended = subprocess.run(
             ["sh", "-c", '"$@" >&-', "sh", *words], stderr=subprocess.PIPE, text=True, check=False
         )

@@ -8,10 +8,10 @@ import pty
 import re
 import shutil
 import subprocess
-import sys
 
 import numpy as np
 import pytest
+from forked import forked_command
 from test_cli_models import answer, made, place, rows, run, write
 
 from dbull.cli.output import as_text
@@ -139,7 +139,7 @@ def test_no_error_lets_names_reach_the_terminal(model, tmp_path):
 def in_a_terminal(*arguments):
     """Run a command with a terminal for all its streams; return what the terminal got."""
     main, other = pty.openpty()
-    command = [sys.executable, "-m", "dbull.cli", *map(str, arguments)]
+    command = [*forked_command(), *map(str, arguments)]
     with subprocess.Popen(command, stdin=other, stdout=other, stderr=other, close_fds=True) as process:
         os.close(other)
         told = b""
@@ -202,7 +202,7 @@ def test_names_of_files_that_are_no_utf8_are_learned_and_told(place):
     (place / "inbox").mkdir()
     write(place / "inbox" / f"{NO_UTF8}2.csv", rows((0, 1), 20, seed=9))
     assert "caf\\xe9\\xff2.csv" in run("watch", place / "model", place / "inbox", "--once", "-q").stdout
-    command = [sys.executable, "-m", "dbull.cli", "predict", os.fsencode(place / "model"), os.fsencode(path)]
+    command = [*forked_command(), "predict", os.fsencode(place / "model"), os.fsencode(path)]
     for encoding in ("utf-8", "ascii"):
         ended = subprocess.run(command, capture_output=True, env={**os.environ, "PYTHONIOENCODING": encoding})
         assert ended.returncode == 0, ended.stderr

@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from forked import forked_command
 from typer.testing import CliRunner
 
 from dbull.cli import app
@@ -14,10 +15,13 @@ from dbull.store import ModelFolder
 
 
 def start(*arguments):
-    command = [sys.executable, "-m", "dbull.cli", *map(str, arguments)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
     return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        [*forked_command(), *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
     )
 
 

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from forked import forked_command
 from typer.testing import CliRunner
 
 from dbull.cli import app
@@ -32,9 +33,8 @@ def environment(**more):
 
 
 def dbull(*arguments, cwd=None, **variables):
-    command = [sys.executable, "-m", "dbull.cli", *map(str, arguments)]
     return subprocess.run(
-        command,
+        [*forked_command(), *map(str, arguments)],
         capture_output=True,
         text=True,
         cwd=cwd,
@@ -44,10 +44,13 @@ def dbull(*arguments, cwd=None, **variables):
     )
 
 
-def start(*arguments, **variables):
-    command = [sys.executable, "-m", "dbull.cli", *map(str, arguments)]
+def start(command, *arguments, **variables):
     return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(**variables)
+        [*command, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(**variables),
     )
 
 
@@ -96,7 +99,7 @@ def test_exit_codes_reach_the_caller(arguments, code, words, tmp_path):
 
 
 def test_terminal_gets_a_bar_and_the_pipe_only_the_result(tmp_path):
-    command = [sys.executable, "-m", "dbull.cli", "bench", "split-digits", "kmeans", "--out", str(tmp_path)]
+    command = [*forked_command(), "bench", "split-digits", "kmeans", "--out", str(tmp_path)]
     controller, terminal = pty.openpty()
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=terminal, env=environment(TERM="xterm")
@@ -116,15 +119,7 @@ def test_terminal_gets_a_bar_and_the_pipe_only_the_result(tmp_path):
 
 
 def test_terminal_shows_epochs(tmp_path):
-    command = [
-        sys.executable,
-        "-m",
-        "dbull.cli",
-        "bench",
-        "batch-digits",
-        "--method-path",
-        "toy_methods:Epochs",
-    ]
+    command = [*forked_command(), "bench", "batch-digits", "--method-path", "toy_methods:Epochs"]
     line = re.compile(r"represent +━+\S* +2/4 1:01:05 ELBO -3\.50/row, 7 components, 1,200 rows/s")
     controller, terminal = pty.openpty()
     with subprocess.Popen(
@@ -172,7 +167,9 @@ def test_killed_run_turns_others_away_and_resumes_to_the_same_result(
     tmp_path, monkeypatch, straight, number, code
 ):
     folder = tmp_path / "split-digits" / "Slow" / "seed-0"
-    process = start(*SLOW, tmp_path, TOY_HOLDS="yes")
+    # Nothing tells of a SIGKILL, not even a client its server.
+    command = [sys.executable, "-m", "dbull.cli"] if number == signal.SIGKILL else forked_command()
+    process = start(command, *SLOW, tmp_path, TOY_HOLDS="yes")
     monkeypatch.syspath_prepend(str(TOYS))
     try:
         wait_for_lines(folder / "steps.jsonl", 3, process)

@@ -23,6 +23,8 @@ from dbull.nets.vae import VAE, NetworkShape
 from dbull.probability.gaussian import kl
 from synthetic import gaussian_clusters
 
+pytestmark = pytest.mark.usefixtures("quick_module")
+
 QUICK = {"random_state": 0, "hidden_dims": (16,), "latent_dim": 3, "epochs": 3, "learning_rate": 1e-2}
 JOINT = {**QUICK, "joint_epochs": 2}
 

@@ -1,5 +1,6 @@
 """scikit-learn's checks of the competing systems, none left out."""
 
+import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dbull.methods.competitors.curl import CURL
@@ -7,9 +8,18 @@ from dbull.methods.competitors.dec import DEC
 from dbull.methods.competitors.vade import VaDE
 from dbull.methods.competitors.vae_dp import VAEDP
 
+pytestmark = pytest.mark.usefixtures("quick_module")
+
 # Small networks and few epochs for the sake of time; test_competitors.py has defaults on such data.
-QUICK = {"random_state": 0, "hidden_dims": (16,), "epochs": 6, "learning_rate": 1e-2, "batch_size": 16}
-JOINT = {**QUICK, "joint_epochs": 4}
+QUICK = {
+    "random_state": 0,
+    "hidden_dims": (16,),
+    "latent_dim": 2,
+    "epochs": 2,
+    "learning_rate": 1e-2,
+    "batch_size": 16,
+}
+JOINT = {**QUICK, "joint_epochs": 2}
 
 
 @parametrize_with_checks(

@@ -1,10 +1,13 @@
 """scikit-learn's checks of `DBULL`, none left out, without networks and with them."""
 
+import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dbull import DBULL
 
-SMALL = {"encoder": "mlp", "hidden_dims": (16,), "latent_dim": 2, "epochs": 3, "joint_epochs": 0}
+pytestmark = pytest.mark.usefixtures("quick_module")
+
+SMALL = {"encoder": "mlp", "hidden_dims": (16,), "latent_dim": 2, "epochs": 1, "joint_epochs": 0}
 
 
 # The checks' data are narrow, so that the default needs no networks; the other forces them.

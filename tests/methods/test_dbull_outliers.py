@@ -10,6 +10,8 @@ from sklearn.metrics import adjusted_rand_score
 from dbull import DBULL
 from dbull.errors import DataError, SettingsError
 
+pytestmark = pytest.mark.usefixtures("quick_module")
+
 WIDTHS = (5, 24, 64)  # the first without networks
 
 
@@ -23,8 +25,9 @@ class Case:
     def __init__(self, width):
         self.rng = np.random.default_rng(width)
         self.centres = 6 * self.rng.normal(size=(3, width))
-        self.model = DBULL(random_state=0, epochs=10, hidden_dims=(32,), n_neighbors=15).fit(self.draw(600))
-        self.asked = self.draw(400)
+        few = {"epochs": 10, "joint_epochs": 1, "hidden_dims": (32,), "n_neighbors": 15}
+        self.model = DBULL(random_state=0, **few).fit(self.draw(300))
+        self.asked = self.draw(200)
         self.before = self.model.predict(self.asked)
 
     def draw(self, n_rows):
@@ -51,7 +54,7 @@ def arrival_of(model):
     return [event for event in model.events_ if event.kind == "arrival"][-1].evidence
 
 
-@pytest.mark.parametrize("off", [10.0, 30.0, 1e2, 1e4, 1e6, 1e12])
+@pytest.mark.parametrize("off", [10.0, 30.0, 1e3, 1e12])
 @pytest.mark.parametrize("columns", [slice(0, 1), slice(None)], ids=["one column", "all columns"])
 def test_one_row_however_far_moves_nothing(case, off, columns):
     row = case.asked[:1].copy()
@@ -59,7 +62,7 @@ def test_one_row_however_far_moves_nothing(case, off, columns):
     model = case.after(row)
     assert case.kept(model) == 1.0
     assert model.n_clusters_ == 3
-    assert model.state_.n_rows == 601
+    assert model.state_.n_rows == 301
     if off >= 30:  # in one of 64 columns less than that is hardly strange
         assert arrival_of(model)["n_outliers"] == 1
         assert arrival_of(model)["novel_share"] == 1.0
@@ -152,7 +155,7 @@ def test_none_of_these(case):
 
 def test_the_scale_of_novelty(case):
     """The share of a cluster's own rows that are as strange or stranger; rows further out are stranger."""
-    model = case.after(*(case.draw(400) for _ in range(3)))
+    model = case.after(*(case.draw(300) for _ in range(2)))
     shares = model.novelty_scores(case.asked)
     assert ((shares >= 0) & (shares <= 1)).all()
     below = {level: (shares <= level).mean() for level in (0.1, 0.5)}

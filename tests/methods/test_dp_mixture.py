@@ -14,6 +14,8 @@ from dbull import DPMixture
 from dbull.methods import dp_mixture as module
 from synthetic import gaussian_clusters, skewed_clusters
 
+pytestmark = pytest.mark.usefixtures("quick_module")
+
 
 @parametrize_with_checks([DPMixture(random_state=0)])
 def test_scikit_learns_contract(estimator, check):
@@ -219,7 +221,7 @@ def test_units_change_nothing(fitted, data, factor, shift):
 
 def test_skewed_data_in_other_units():
     """Also where the structure is not clear-cut: powers of two change no bit of the standardised rows."""
-    X, _ = skewed_clusters(np.random.default_rng(5), (70, 50), 2)
+    X, _ = skewed_clusters(np.random.default_rng(5), (40, 30), 2)
     a = DPMixture(random_state=0).fit(X)
     b = DPMixture(random_state=0).fit(X * 2.0**40)
     np.testing.assert_array_equal(a.labels_, b.labels_)
@@ -250,12 +252,12 @@ def assert_identical(a, b):
 
 
 def test_same_seed_same_bits():
-    X = np.random.default_rng(7).standard_t(2, size=(100, 2))  # no clear structure: the seed matters
+    X = np.random.default_rng(7).standard_t(2, size=(60, 2))  # no clear structure: the seed matters
     once = DPMixture(random_state=3).fit(X)
     assert DPMixture(random_state=0).fit(X).elbo_ != once.elbo_
     assert_identical(once, DPMixture(random_state=3).fit(X))
     assert_identical(once, DPMixture(random_state=np.int64(3)).fit(X))
-    stream = [DPMixture(random_state=1).partial_fit(X[:50]).partial_fit(X[50:]) for _ in range(2)]
+    stream = [DPMixture(random_state=1).partial_fit(X[:30]).partial_fit(X[30:]) for _ in range(2)]
     assert_identical(*stream)
 
 
@@ -268,9 +270,10 @@ def test_fit_forgets():
 
 def test_labels_given_change_nothing(fitted, data):
     X, labels = data
-    assert_identical(clone(fitted).fit(X, labels), fitted)
     assert_identical(clone(fitted).partial_fit(X, np.random.default_rng(0).permutation(labels)), fitted)
-    np.testing.assert_array_equal(clone(fitted).fit_predict(X, labels), fitted.labels_)
+    again = clone(fitted)
+    np.testing.assert_array_equal(again.fit_predict(X, labels), fitted.labels_)
+    assert_identical(again, fitted)
     assert fitted.score(X, labels) == fitted.score(X)
 
 
@@ -365,7 +368,7 @@ def test_ids_are_never_reused():
     estimator = DPMixture(random_state=0)
     known = {}
     for day in range(4):
-        X, _ = skewed_clusters(np.random.default_rng(100 + day), (50, 50), 2)
+        X, _ = skewed_clusters(np.random.default_rng(100 + day), (40, 30), 2)
         estimator.partial_fit(X + rng.normal(size=2) * 15)
         before = dict(known)
         known = dict(zip(estimator.cluster_ids_.tolist(), estimator.counts_.tolist(), strict=True))
