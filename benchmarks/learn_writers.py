@@ -20,8 +20,8 @@ from time import perf_counter
 
 import numpy as np
 
-import dbull.cli.learning
 import dbull.data.readers
+import dbull.ingest
 import dbull.methods.dbull  # noqa: F401
 from dbull.cli import app
 from dbull.store import ModelFolder

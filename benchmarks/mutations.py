@@ -339,14 +339,14 @@ MUTATIONS = (
     Mutation(
         "epochs are not told",
         "cli/progress.py",
-        "if monotonic() - self._last >= SECONDS_BETWEEN_EPOCHS:",
+        "if self._pace.due(SECONDS_BETWEEN_EPOCHS):",
         "if False:",
         "cli/test_cli_bench.py -k pictures_and_epochs",
     ),
     Mutation(
         "every epoch is told",
         "cli/progress.py",
-        "if monotonic() - self._last >= SECONDS_BETWEEN_EPOCHS:",
+        "if self._pace.due(SECONDS_BETWEEN_EPOCHS):",
         "if True:",
         "cli/test_cli_bench.py -k quick_fit",
     ),

@@ -183,3 +183,11 @@ def one_of(allowed: tuple[str, ...]) -> Reader:
         return value
 
     return read
+
+
+def as_text(name: object) -> str:
+    """Return a name as Unicode; a byte of a file's name that is no UTF-8 becomes ``\\xe9``."""
+    text = str(name)
+    if text.isascii():
+        return text
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -12,9 +12,8 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from dbull.cli import app
-from dbull.cli.blocks import picture_lines, plain_lines
 from dbull.cli.demo import Outcome, Step, _stream
-from dbull.cli.demo_show import Show
+from dbull.cli.demo_display import Show, picture_lines, plain_lines
 from dbull.cli.exits import ExitCode
 
 

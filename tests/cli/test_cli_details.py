@@ -14,8 +14,8 @@ from test_cli_models import answer, made, place, rows, run, write
 
 from dbull.cli import app, output
 from dbull.cli.config import read_config
-from dbull.cli.learning import Learner
 from dbull.experiments import settings as settings_module
+from dbull.ingest import Learner
 from dbull.store import ModelFolder
 
 __all__ = ["made", "place"]  # fixtures
@@ -90,7 +90,7 @@ def test_rows_that_come_while_a_table_is_learned_wait_for_their_turn(tmp_path):
     next(arrivals)
     with log.open("a") as handle:
         handle.write("1.5,2.5,3.5\n" * 7)
-    assert [one.rows for one in arrivals] == [40, 40]
+    assert [one.report.n_rows for one in arrivals] == [40, 40]
     run("learn", tmp_path / "model", log, "-q")
     assert learned(tmp_path / "model") == [40, 40, 40, 7]
 

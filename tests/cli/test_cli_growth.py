@@ -11,12 +11,10 @@ import pytest
 from test_cli_details import learned
 from test_cli_models import answer, made, place, rows, run, write
 
-from dbull.cli import contents
-from dbull.cli.config import Reading, read_config
-from dbull.cli.inputs import Input
-from dbull.cli.learning import Learner
-from dbull.cli.sources import open_source
+from dbull.cli.config import read_config
 from dbull.errors import AlreadyLearnedError, DataError
+from dbull.ingest import Input, Learner, contents
+from dbull.ingest.sources import open_source
 from dbull.store import ModelFolder
 
 __all__ = ["made", "place"]  # fixtures
@@ -165,7 +163,7 @@ def test_a_file_that_is_rewritten_between_two_looks_is_not_learned(place, kind, 
         put(path, rows((0, 1), 20, seed=5))
         return found
 
-    monkeypatch.setattr("dbull.cli.sources.survey_table", survey_then_rewrite)
+    monkeypatch.setattr("dbull.ingest.sources.survey_table", survey_then_rewrite)
     assert "has changed while it was read" in run("learn", place / "model", path, "-q", code=3).stderr
     monkeypatch.undo()
     assert learned(place / "model") == [120]
@@ -179,7 +177,7 @@ def test_a_file_that_is_rewritten_between_two_arrivals_counts_no_row_twice(tmp_p
     values, others = rows((0, 1), 60, seed=4), rows((0, 1), 60, seed=5)
     path = put(tmp_path / f"t.{kind}", values)
     arrivals = learner(tmp_path / "model", 30).learn(path)
-    assert next(arrivals).rows == 30
+    assert next(arrivals).report.n_rows == 30
     put(path, np.concatenate([values[:30], others[30:]]))
     with suppress(DataError):
         list(arrivals)
@@ -187,20 +185,6 @@ def test_a_file_that_is_rewritten_between_two_arrivals_counts_no_row_twice(tmp_p
     whole = sum(learned(tmp_path / "model")) == 120
     run("learn", tmp_path / "model", put(path, values), "-q", code=3 if whole else 0)
     assert sum(learned(tmp_path / "model")) == 120
-
-
-@pytest.mark.parametrize("save", [np.save, lambda path, x: np.savetxt(path, x, delimiter=",")])
-def test_a_file_longer_than_any_buffer_that_is_rewritten_is_stopped_at(tmp_path, save):
-    values = np.random.default_rng(0).normal(size=(300, 200))
-    path = tmp_path / ("t.npy" if save is np.save else "t.csv")
-    save(path, values)
-    pieces = open_source(Input(path, None, Reading(arrival_rows=30)), {}, False).pieces()
-    read = [next(pieces).rows]
-    save(path, values + 1.0)
-    with pytest.raises(DataError, match="changed while it was read"):
-        read.extend(piece.rows for piece in pieces)
-    read = np.concatenate(read)
-    np.testing.assert_array_equal(read, values[: len(read)].astype(np.float32))
 
 
 # Images
@@ -239,7 +223,7 @@ def test_a_folder_goes_on_after_a_stop(tmp_path):
     shutil.copy(shots / "0-0.png", shots / "a copy.png")  # learned as often as it is there
     config = read_config(None, ["grey=true", "encoder='identity'"], {"arrival_rows": 6})
     arrivals = Learner(tmp_path / "model", config).learn(shots)
-    assert [next(arrivals).rows, next(arrivals).rows] == [6, 6]
+    assert [next(arrivals).report.n_rows, next(arrivals).report.n_rows] == [6, 6]
     run("learn", tmp_path / "model", shots, "-q")
     assert learned(tmp_path / "model") == [6, 6, 9]
     run("learn", tmp_path / "model", shots, "-q", code=3)
@@ -255,7 +239,7 @@ def test_an_image_that_is_rewritten_while_its_folder_is_read_is_not_learned(tmp_
         shutil.copy(shots / "1-1.png", shots / "0-0.png")
         return found
 
-    monkeypatch.setattr("dbull.cli.sources.survey_images", survey_then_rewrite)
+    monkeypatch.setattr("dbull.ingest.sources.survey_images", survey_then_rewrite)
     assert "0-0.png: has changed" in run("learn", tmp_path / "model", shots, *FLAGS, code=3).stderr
 
 

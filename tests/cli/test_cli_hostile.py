@@ -14,8 +14,8 @@ import pytest
 from forked import forked_command
 from test_cli_models import answer, made, place, rows, run, write
 
-from dbull.cli.output import as_text
 from dbull.cli.predict import harmless
+from dbull.documents import as_text
 from dbull.experiments import settings as settings_module
 from dbull.store import ModelFolder
 

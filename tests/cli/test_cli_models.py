@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import dbull
 from dbull.cli import app
-from dbull.cli.learning import Learner
+from dbull.ingest import Learner
 from dbull.store import ModelFolder
 
 CENTRES = np.array([[0, 0, 0], [20, 0, 0], [0, 20, 0], [0, 0, 20]])

@@ -92,20 +92,6 @@ def test_a_folder_that_became_another_model_is_a_conflict(model, tmp_path):
     assert dbull.load(tmp_path / "m").clusters_ == other.clusters_
 
 
-def test_two_commands_that_begin_a_model_at_the_same_time(tmp_path):
-    """Both find an empty folder; the one that is done second is told of the first, whenever that was."""
-    from dbull.cli.config import Config
-    from dbull.cli.learning import Learner
-
-    for name, rows in (("a", X[Y < 2]), ("b", X[Y > 0])):
-        np.save(tmp_path / f"{name}.npy", rows)
-    first, second = (Learner(tmp_path / "m", Config({}, {})) for _ in range(2))
-    list(first.learn(tmp_path / "a.npy"))
-    with pytest.raises(ConflictError):
-        list(second.learn(tmp_path / "b.npy"))
-    assert ModelFolder(tmp_path / "m").generations() == [1]
-
-
 def test_only_the_newest_numbers_are_left(model, tmp_path):
     """With one generation kept there is nothing to subtract from anything."""
     model.save(tmp_path / "m").partial_fit(X[Y == 2]).save(tmp_path / "m")

@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from dbull.cli import bench, clusters, data, demo, history, learn, predict, report, setup
+from dbull.cli.exits import exit_codes
 from dbull.cli.output import printable, say
 
 __all__ = ["app", "main"]
@@ -52,18 +53,10 @@ app = typer.Typer(
 for _command in (
     *(demo.demo, setup.init, learn.learn, learn.watch, predict.predict, predict.preview),
     *(clusters.clusters, clusters.events, clusters.rename, clusters.merge, clusters.retire),
-    *(
-        history.history,
-        history.rollback,
-        history.diff,
-        history.prune,
-        history.check,
-        report.report,
-        setup.doctor,
-        bench.bench,
-    ),
+    *(history.history, history.rollback, history.diff, history.prune, history.check),
+    *(report.report, setup.doctor, bench.bench),
 ):
-    app.command()(_command)
+    app.command()(exit_codes()(_command))
 app.add_typer(data.app, name="data")
 
 

@@ -1,20 +1,19 @@
 """``dbull bench``: run methods on scenarios, and read tables and figures from what was kept."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dbull.cli.exits import exit_codes
-from dbull.cli.output import say, show_json, terminal_width
+from dbull.cli.options import Quiet
+from dbull.cli.output import say, show_json, split, terminal_width
 from dbull.cli.progress import follow
 from dbull.errors import SettingsError, check_known
 
 if TYPE_CHECKING:
     from dbull.experiments.results import Result
     from dbull.experiments.settings import BenchSettings
-
-__all__ = ["bench"]
 
 
 def bench(
@@ -61,7 +60,7 @@ def bench(
     ] = False,
     list_names: Annotated[bool, typer.Option("--list", help="List scenarios and methods, and stop.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Same as --format json.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Run METHOD on SCENARIO with every seed: predict, score, then learn; labels serve for scoring only.
 
@@ -71,65 +70,57 @@ def bench(
     Examples: `dbull bench split-digits dp-mixture --seeds 0..2`, then
     `dbull bench --table results --figure streams.png`
     """
-    with exit_codes():
-        _refuse_wrong_output(figure, style, columns, matrix, score)
-        if list_names:
-            _list_names(as_json or style == "json")
-            return
-        if table:
-            _refuse_with_table(seeds, assignments, method_path, label, config, out, data, pictures)
-            results = _read([Path(target) for target in targets or []], quiet)
-        else:
-            settings = _settings(targets or [], seeds, assignments or [], method_path, label, config, out)
-            results = _run(settings, data, pictures, quiet)
-        _show(results, "json" if as_json else style, columns, matrix, score)
-        if figure is not None:
-            _draw(results, figure, score, quiet)
+    _refuse_wrong_output(figure, style, columns, matrix, score)
+    if list_names:
+        _list_names(as_json or style == "json")
+        return
+    if table:
+        if any((seeds, assignments, method_path, label, config, out, data, pictures)):
+            raise SettingsError(
+                "--table reads results and runs nothing: --seeds, --set, --method-path, --label, --config, "
+                "--out, --data and --pictures do not go with it"
+            )
+        results = _read([Path(target) for target in targets or []], quiet)
+    else:
+        from dbull.experiments.settings import parse_seeds, read_config
 
-
-def _settings(
-    targets: list[str],
-    seeds: str | None,
-    assignments: list[str],
-    method_path: str | None,
-    label: str | None,
-    config: Path | None,
-    out: Path | None,
-) -> "BenchSettings":
-    """Turn the command line into settings; flags win over the file."""
-    from dataclasses import replace
-
-    from dbull.experiments.settings import (
-        BenchSettings,
-        MethodChoice,
-        parse_assignments,
-        parse_seeds,
-        read_config,
-    )
-
-    if config is not None:
-        if targets or assignments or method_path or label:
+        if config is None:
+            settings = _settings(targets or [], assignments or [], method_path, label)
+        elif targets or assignments or method_path or label:
             raise SettingsError(
                 "--config names scenario and methods itself: only --seeds, --out and --data go with it"
             )
-        settings = read_config(config)
-    else:
-        expected = ["SCENARIO"] if method_path else ["SCENARIO", "METHOD"]
-        if len(targets) != len(expected):
-            raise SettingsError(
-                f"expected {' '.join(expected)}, got {' '.join(targets) or 'nothing'}; "
-                "`dbull bench --list` shows both, `dbull bench --help` the options"
-            )
-        choice = MethodChoice(
-            name=None if method_path else targets[1],
-            path=method_path,
-            label=label or "",
-            parameters=parse_assignments(assignments),
+        else:
+            settings = read_config(config)
+        if seeds is not None:
+            settings = replace(settings, seeds=parse_seeds(seeds))
+        if out is not None:
+            settings = replace(settings, out=out)
+        results = _run(settings, data, pictures, quiet)
+    _show(results, "json" if as_json else style, columns, matrix, score)
+    if figure is not None:
+        from dbull.experiments.figures import draw_streams
+
+        draw_streams(results, figure, score)
+        if not quiet:
+            say(f"figure: {figure}", err=True)
+
+
+def _settings(
+    targets: list[str], assignments: list[str], method_path: str | None, label: str | None
+) -> "BenchSettings":
+    """Turn the command line into settings."""
+    from dbull.experiments.settings import BenchSettings, MethodChoice, parse_assignments
+
+    expected = ["SCENARIO"] if method_path else ["SCENARIO", "METHOD"]
+    if len(targets) != len(expected):
+        raise SettingsError(
+            f"expected {' '.join(expected)}, got {' '.join(targets) or 'nothing'}; "
+            "`dbull bench --list` shows both, `dbull bench --help` the options"
         )
-        settings = BenchSettings(targets[0], (choice,))
-    if seeds is not None:
-        settings = replace(settings, seeds=parse_seeds(seeds))
-    return settings if out is None else replace(settings, out=out)
+    name = None if method_path else targets[1]
+    choice = MethodChoice(name, method_path, label or "", parse_assignments(assignments))
+    return BenchSettings(targets[0], (choice,))
 
 
 def _run(settings: "BenchSettings", data: Path | None, pictures: bool, quiet: bool) -> list["Result"]:
@@ -157,50 +148,37 @@ def _show(results: list["Result"], style: str, columns: str | None, matrix: bool
     from dbull.experiments.summary import DEFAULT_COLUMNS, score_matrices, summarise
     from dbull.experiments.tables import HEADINGS, render
 
-    width = terminal_width()
     if matrix:
-        say(render(score_matrices(results, score), style, HEADINGS[score], width), lines=True)
+        rows, what = score_matrices(results, score), HEADINGS[score]
     else:
-        chosen = DEFAULT_COLUMNS if columns is None else _split(columns)
-        say(render(summarise(results, chosen), style, width=width), lines=True)
-
-
-def _draw(results: list["Result"], figure: Path, score: str, quiet: bool) -> None:
-    from dbull.experiments.figures import draw_streams
-
-    draw_streams(results, figure, score)
-    if not quiet:
-        say(f"figure: {figure}", err=True)
+        rows, what = summarise(results, DEFAULT_COLUMNS if columns is None else split(columns)), "scores"
+    say(render(rows, style, what, terminal_width()), lines=True)
 
 
 def _list_names(as_json: bool) -> None:
     from dbull.data import scenario_names
     from dbull.experiments.registry import METHODS
 
+    methods = {name: method.summary for name, method in METHODS.items()}
     if as_json:
-        methods = {name: method.summary for name, method in METHODS.items()}
         show_json({"scenarios": list(scenario_names()), "methods": methods})
         return
-    say("scenarios")
-    for name in scenario_names():
-        say(f"  {name}")
-    say("methods")
-    for name, method in METHODS.items():
-        say(f"  {name:<18}{method.summary}")
+    lines = ["scenarios", *(f"  {name}" for name in scenario_names())]
+    lines += ["methods", *(f"  {name:<18}{summary}" for name, summary in methods.items())]
+    say("\n".join(lines), lines=True)
 
 
 def _refuse_wrong_output(
     figure: Path | None, style: str, columns: str | None, matrix: bool, score: str
 ) -> None:
     """Find out before a long run, not after it, that its result cannot be shown."""
-
     from dbull.experiments.summary import column_names
     from dbull.experiments.tables import FORMATS
     from dbull.metrics import SCORE_NAMES
 
     check_known("format", style, FORMATS)
     check_known("score", score, SCORE_NAMES)
-    for column in _split(columns or ""):
+    for column in split(columns or ""):
         check_known("column", column, column_names())
     if matrix and columns is not None:
         raise SettingsError("--matrix has the tasks as columns: --columns does not go with it")
@@ -208,15 +186,3 @@ def _refuse_wrong_output(
         from dbull.experiments.figures import check_target
 
         check_target(figure)
-
-
-def _refuse_with_table(*run_options: object) -> None:
-    if any(option for option in run_options):
-        raise SettingsError(
-            "--table reads results and runs nothing: --seeds, --set, --method-path, --label, --config, "
-            "--out, --data and --pictures do not go with it"
-        )
-
-
-def _split(columns: str) -> tuple[str, ...]:
-    return tuple(column.strip() for column in columns.split(",") if column.strip())

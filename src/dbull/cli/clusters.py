@@ -6,17 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dbull.cli.exits import exit_codes
 from dbull.cli.options import AsJson, Generation, Model
-from dbull.cli.output import as_text, check_text, say, show_json, show_table
+from dbull.cli.output import check_text, say, show_json, show_rows, show_table
+from dbull.documents import as_text
 from dbull.errors import SettingsError, check_known
 
 if TYPE_CHECKING:
     from dbull.methods.dbull import DBULL
 
-__all__ = ["clusters", "events", "merge", "rename", "retire"]
-
 COLUMNS = ("id", "name", "rows", "weight", "first_seen", "last_seen", "spread", "status")
+EVENT_COLUMNS = ("generation", "time", "kind", "clusters", "rows", "evidence")
 Id = Annotated[
     int, typer.Argument(metavar="ID", help="As `dbull clusters` shows it.", min=0, show_default=False)
 ]
@@ -25,8 +24,7 @@ Id = Annotated[
 def clusters(
     model: Model,
     cluster: Annotated[
-        int | None,
-        typer.Argument(metavar="[ID]", help="One cluster and what happened to it.", show_default=False),
+        int | None, typer.Argument(metavar="[ID]", help="One cluster and what happened to it.")
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Also merged and dissolved ones.")] = False,
     generation: Generation = None,
@@ -36,25 +34,19 @@ def clusters(
 
     Example: `dbull clusters model`, `dbull clusters model 3`
     """
-    with exit_codes():
-        from dbull.cli.learning import open_model
+    from dbull.ingest import open_model
 
-        rows = open_model(model, generation)[0].clusters_
-        if cluster is not None:
-            _show_one(model, rows, cluster, generation, as_json)
-            return
-        shown = [row for row in rows if everything or row["status"] in ("active", "retired")]
-        if as_json:
-            show_json(shown)
-        else:
-            show_table(shown, (*COLUMNS, "merged_into") if everything else COLUMNS)
+    rows = open_model(model, generation)[0].clusters_
+    if cluster is not None:
+        _show_one(model, rows, cluster, generation, as_json)
+        return
+    shown = [row for row in rows if everything or row["status"] in ("active", "retired")]
+    show_rows(shown, (*COLUMNS, "merged_into") if everything else COLUMNS, as_json)
 
 
 def events(
     model: Model,
-    since: Annotated[
-        int | None, typer.Option("--since", help="Only those after this generation.", show_default=False)
-    ] = None,
+    since: Annotated[int | None, typer.Option("--since", help="Only those after this generation.")] = None,
     kind: Annotated[
         str | None, typer.Option("--kind", help="arrival, birth, growth, merge, rename, retirement...")
     ] = None,
@@ -67,22 +59,18 @@ def events(
 
     Example: `dbull events model --kind birth --json`
     """
-    with exit_codes():
-        from dbull.ledger import EVENT_KINDS
-        from dbull.methods.dbull_storage import told_events
-        from dbull.store import ModelFolder
+    from dbull.ledger import EVENT_KINDS
+    from dbull.methods.dbull_storage import told_events
+    from dbull.store import ModelFolder
 
-        if kind is not None:
-            check_known("kind of event", kind, (*EVENT_KINDS, "rollback"))
-        found = [
-            event
-            for event in told_events(ModelFolder(model), abandoned=everything or kind == "rollback")
-            if (since is None or event["generation"] > since) and (kind is None or event["kind"] == kind)
-        ]
-        if as_json:
-            show_json(found)
-        else:
-            show_table(_told(found), ("generation", "time", "kind", "clusters", "rows", "evidence"))
+    if kind is not None:
+        check_known("kind of event", kind, (*EVENT_KINDS, "rollback"))
+    found = [
+        event
+        for event in told_events(ModelFolder(model), abandoned=everything or kind == "rollback")
+        if (since is None or event["generation"] > since) and (kind is None or event["kind"] == kind)
+    ]
+    show_rows(found if as_json else _told(found), EVENT_COLUMNS, as_json)
 
 
 def rename(
@@ -130,19 +118,18 @@ def retire(model: Model, cluster: Id) -> None:
 
 def _change(path: Path, change: "Callable[[DBULL], object]", note: str) -> None:
     """Change a model by hand, as one more generation."""
-    with exit_codes():
-        from dbull.methods.dbull_storage import load_generation, save
-        from dbull.methods.storing import now
-        from dbull.store import ModelFolder
+    from dbull.methods.dbull_storage import load_generation, save
+    from dbull.methods.storing import now
+    from dbull.store import ModelFolder
 
-        folder = ModelFolder(path)
-        loaded = folder.load()
-        folder.check_writable()
-        learner = load_generation(folder, loaded)
-        change(learner)
-        reading = loaded.checkpoint.settings.get("reading", {})
-        manifest = save(learner, path, note=note, time=now(), reading=reading)
-        say(f"generation {manifest.generation}: {note}")
+    folder = ModelFolder(path)
+    loaded = folder.load()
+    folder.check_writable()
+    learner = load_generation(folder, loaded)
+    change(learner)
+    reading = loaded.checkpoint.settings.get("reading", {})
+    manifest = save(learner, path, note=note, time=now(), reading=reading)
+    say(f"generation {manifest.generation}: {note}")
 
 
 def _show_one(
@@ -160,7 +147,7 @@ def _show_one(
         return
     for field, value in record.items():
         say(f"{field:<12}{'-' if value is None else value}")
-    show_table(_told(found), ("generation", "time", "kind", "clusters", "rows", "evidence"))
+    show_table(_told(found), EVENT_COLUMNS)
 
 
 def _told(found: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dbull.cli.exits import exit_codes
+from dbull.cli.options import AsJson, Quiet
 from dbull.cli.output import say, show_json, show_table
 from dbull.cli.progress import MIB, download_progress
 from dbull.errors import check_known
@@ -14,67 +15,60 @@ from dbull.errors import check_known
 if TYPE_CHECKING:
     from dbull.data import CatalogueEntry
 
-__all__ = ["app"]
-
 app = typer.Typer(help="Data sets: list them, fetch them, verify them.", no_args_is_help=True)
 
 Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="As `dbull data list` shows them.")]
 Folder = Annotated[
     Path | None, typer.Option("--data", help="Folder of data sets; else DBULL_DATA, else the per-user cache.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
 
 
 @app.command("list")
+@exit_codes()
 def list_sets(data: Folder = None, as_json: AsJson = False) -> None:
     """List every data set and whether its files are here; --json tells files, source and licence too."""
-    with exit_codes():
-        from dbull.data import catalogue
+    from dbull.data import catalogue
 
-        entries = catalogue(data)
-        if as_json:
-            show_json([asdict(entry) for entry in entries])
-            return
-        rows = [{"name": e.name, "files": _state(e), "what": e.summary} for e in entries]
-        show_table(rows, ("name", "files", "what"))
+    entries = catalogue(data)
+    if as_json:
+        show_json([asdict(entry) for entry in entries])
+        return
+    rows = [{"name": e.name, "files": _state(e), "what": e.summary} for e in entries]
+    show_table(rows, ("name", "files", "what"))
 
 
 @app.command("get")
-def get(
-    names: Names,
-    data: Folder = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
-) -> None:
+@exit_codes()
+def get(names: Names, data: Folder = None, quiet: Quiet = False) -> None:
     """Download data sets from their official source; an interrupted download goes on where it stopped."""
-    with exit_codes():
-        from dbull.data import fetch
+    from dbull.data import fetch
 
-        _check_names(names)
-        for name in names:
-            with download_progress(name, quiet) as progress:
-                paths = fetch(name, data, progress)
-            for path in paths:
-                say(path)
-            if not paths and not quiet:
-                _say_needs_no_files(name)
+    _check_names(names)
+    for name in names:
+        with download_progress(name, quiet) as progress:
+            paths = fetch(name, data, progress)
+        for path in paths:
+            say(path)
+        if not paths and not quiet:
+            _say_needs_no_files(name)
 
 
 @app.command("verify")
+@exit_codes()
 def verify_sets(names: Names, data: Folder = None, as_json: AsJson = False) -> None:
     """Compare the files of data sets with their published digests."""
-    with exit_codes():
-        from dbull.data import verify
+    from dbull.data import verify
 
-        _check_names(names)
-        digests = {name: verify(name, data) for name in names}
-        if as_json:
-            show_json(digests)
-            return
-        for name, files in digests.items():
-            if not files:
-                _say_needs_no_files(name)
-            for file, digest in files.items():
-                say(f"{name}  {file}  {digest}")
+    _check_names(names)
+    digests = {name: verify(name, data) for name in names}
+    if as_json:
+        show_json(digests)
+        return
+    for name, files in digests.items():
+        if not files:
+            _say_needs_no_files(name)
+        for file, digest in files.items():
+            say(f"{name}  {file}  {digest}")
 
 
 def _state(entry: "CatalogueEntry") -> str:

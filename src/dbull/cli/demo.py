@@ -7,17 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dbull.cli.exits import exit_codes
 from dbull.cli.options import Quiet
-from dbull.cli.output import say, show_json
+from dbull.cli.output import rows_per_cluster, say, show_json
 from dbull.errors import SettingsError
 
 if TYPE_CHECKING:
     import numpy as np
 
     from dbull.methods.dbull import DBULL
-
-__all__ = ["Outcome", "Piece", "Step", "demo"]
 
 WORDS = ("zeros", "ones", "twos", "threes", "fours", "fives", "sixes", "sevens", "eights", "nines")
 PAIRS = ((0, 1), (2, 3), (4, 5), (6, 7), (8, 9), (0, 1))  # the last are other rows of the first
@@ -79,38 +76,39 @@ def demo(
 
     Example: `dbull demo`, then open dbull-demo.html in a browser.
     """
-    with exit_codes():
-        import torch
+    import torch
 
-        from dbull.cli.demo_show import Show
-        from dbull.methods.dbull import DBULL
-        from dbull.report import build_report, check_target, write_report
+    from dbull.cli.demo_display import Show
+    from dbull.methods.dbull import DBULL
+    from dbull.report import build_report, check_target, write_report
+    from dbull.store import ModelFolder
 
-        # Threads wait for each other where cores are busy, and one is enough for arrivals this small.
-        torch.set_num_threads(1)
-        check_target(out)
-        _refuse_other_model(model)
-        pieces = _stream()[:arrivals]
-        show = Show(len(pieces), talks=not (quiet or as_json), watches=not quiet)
-        learner = DBULL(image_shape=(8, 8), random_state=seed)
-        show.begin(sum(len(piece.rows) for piece in pieces))
-        steps: list[Step] = []
-        first_ids: list[np.ndarray] = []
-        for piece in pieces:
-            steps.append(_learn(learner, piece, len(steps) + 1, show))
-            first_ids.append(learner.labels_.copy())
-            if model is not None:
-                learner.save(model, note=piece.what)
-            show.step(steps[-1], learner)
-        outcome = _outcome(learner, pieces, first_ids, steps)
-        learner.callback = None
-        facts = {"Data": "the digits that come with scikit-learn"}
-        path = write_report(build_report(learner, title=TITLE, facts=facts), out)
-        show.end(outcome, path, model)
-        if as_json:
-            show_json({"arrivals": [asdict(s) for s in steps], **asdict(outcome), "report": str(path)})
-        elif quiet:
-            say(path)
+    # Threads wait for each other where cores are busy, and one is enough for arrivals this small.
+    torch.set_num_threads(1)
+    check_target(out)
+    if model is not None and ModelFolder(model).generations():
+        raise SettingsError(f"{model}: a model is here already; name a folder that is free")
+    pieces = _stream()[:arrivals]
+    show = Show(len(pieces), talks=not (quiet or as_json), watches=not quiet)
+    learner = DBULL(image_shape=(8, 8), random_state=seed)
+    show.begin(sum(len(piece.rows) for piece in pieces))
+    steps: list[Step] = []
+    first_ids: list[np.ndarray] = []
+    for piece in pieces:
+        steps.append(_learn(learner, piece, len(steps) + 1, show))
+        first_ids.append(learner.labels_.copy())
+        if model is not None:
+            learner.save(model, note=piece.what)
+        show.step(steps[-1], learner)
+    outcome = _outcome(learner, pieces, first_ids, steps)
+    learner.callback = None
+    facts = {"Data": "the digits that come with scikit-learn"}
+    path = write_report(build_report(learner, title=TITLE, facts=facts), out)
+    show.end(outcome, path, model)
+    if as_json:
+        show_json({"arrivals": [asdict(s) for s in steps], **asdict(outcome), "report": str(path)})
+    elif quiet:
+        say(path)
 
 
 def _stream() -> list[Piece]:
@@ -144,7 +142,7 @@ def _learn(learner: "DBULL", piece: Piece, number: int, show: Any) -> Step:
         piece.what,
         len(piece.rows),
         list(report.born),
-        {cluster: n for cluster, n in report.rows.items() if n},
+        rows_per_cluster(report),
         1.0 if report.novel_share is None else report.novel_share,
         perf_counter() - started,
     )
@@ -166,16 +164,8 @@ def _outcome(
         inside = np.bincount(digits[ids == record["id"]], minlength=10)
         digit = int(inside.argmax())
         share = float(inside[digit] / inside.sum()) if inside.sum() else 0.0
-        clusters.append(
-            {
-                "id": record["id"],
-                "rows": record["rows"],
-                "first_seen": record["first_seen"],
-                "last_seen": record["last_seen"],
-                "digit": digit,
-                "share": share,
-            }
-        )
+        told = {name: record[name] for name in ("id", "rows", "first_seen", "last_seen")}
+        clusters.append({**told, "digit": digit, "share": share})
     return Outcome(
         len(ids),
         learner.n_clusters_,
@@ -185,11 +175,3 @@ def _outcome(
         sum(step.seconds for step in steps),
         clusters,
     )
-
-
-def _refuse_other_model(path: Path | None) -> None:
-    """Say before learning that a folder is taken."""
-    from dbull.store import ModelFolder
-
-    if path is not None and ModelFolder(path).generations():
-        raise SettingsError(f"{path}: a model is here already; name a folder that is free")

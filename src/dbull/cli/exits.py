@@ -21,9 +21,6 @@ from dbull.errors import (
     SettingsError,
 )
 
-__all__ = ["ExitCode", "exit_codes"]
-
-
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
@@ -39,6 +36,14 @@ class ExitCode(IntEnum):
     CONDITION_MET = 6
     INTERRUPTED = 130
     TERMINATED = 143
+
+
+_CODES = (
+    (SettingsError, ExitCode.USAGE),
+    ((DataError, ResultsError), ExitCode.DATA_REFUSED),
+    (ModelFileError, ExitCode.MODEL_DAMAGED),
+    (FolderInUseError, ExitCode.OTHER_WRITER),
+)
 
 
 class _Terminated(BaseException):
@@ -71,13 +76,12 @@ def exit_codes() -> Iterator[None]:
             yield
     except DbullError as error:
         say(f"error: {error}", err=True)
-        raise typer.Exit(_code_of(error)) from error
-    except KeyboardInterrupt as error:
-        say("interrupted: what is written stays; the same command goes on from there", err=True)
-        raise typer.Exit(ExitCode.INTERRUPTED) from error
-    except _Terminated as error:
-        say("terminated: what is written stays; the same command goes on from there", err=True)
-        raise typer.Exit(ExitCode.TERMINATED) from error
+        codes = (code for kinds, code in _CODES if isinstance(error, kinds))
+        raise typer.Exit(next(codes, ExitCode.FAULT)) from error
+    except (KeyboardInterrupt, _Terminated) as error:
+        code = ExitCode.TERMINATED if isinstance(error, _Terminated) else ExitCode.INTERRUPTED
+        say(f"{code.name.lower()}: what is written stays; the same command goes on from there", err=True)
+        raise typer.Exit(code) from error
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -103,15 +107,3 @@ def _whole_output() -> Iterator[None]:
         raise OutputError(
             f"standard output: cannot be written ({error.strerror}); what a model has learned stays learned"
         ) from error
-
-
-def _code_of(error: DbullError) -> ExitCode:
-    if isinstance(error, SettingsError):
-        return ExitCode.USAGE
-    if isinstance(error, (DataError, ResultsError)):
-        return ExitCode.DATA_REFUSED
-    if isinstance(error, ModelFileError):
-        return ExitCode.MODEL_DAMAGED
-    if isinstance(error, FolderInUseError):
-        return ExitCode.OTHER_WRITER
-    return ExitCode.FAULT

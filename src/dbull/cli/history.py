@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dbull.cli.exits import ExitCode, exit_codes
+from dbull.cli.exits import ExitCode
 from dbull.cli.options import AsJson, Model
-from dbull.cli.output import check_text, say, show_json, show_table
+from dbull.cli.output import check_text, say, show_json, show_rows
 from dbull.errors import ModelFileError, SettingsError
 
 if TYPE_CHECKING:
-    from dbull.store import Manifest
-
-__all__ = ["check", "diff", "history", "prune", "rollback"]
+    from dbull.store import Manifest, ModelFolder
 
 MOST_CHANGES = 40  # lines of a comparison for people
 
@@ -29,35 +27,26 @@ def history(model: Model, as_json: AsJson = False) -> None:
 
     Example: `dbull history model`
     """
-    with exit_codes():
-        from dbull.store import ModelFolder
-
-        folder = ModelFolder(model)
-        rows: list[dict[str, Any]] = []
-        for entry in folder.history():
-            kept = entry.manifest
-            if kept is None:
-                rows.append({"generation": entry.generation, "problem": entry.problem})
-                continue
-            rows.append(
-                {
-                    "generation": entry.generation,
-                    "time": kept.time,
-                    "note": _note(kept),
-                    "rows": kept.rows,
-                    "ids_given": kept.ids_given,
-                    "bytes": _size(folder.folder(entry.generation)),
-                    "problem": None,
-                }
-            )
-        if not rows:
-            raise ModelFileError(f"{model}: there is no model here; name the folder of a model, or learn one")
-        if as_json:
-            show_json(rows)
-        else:
-            columns = ("generation", "time", "note", "rows", "ids_given", "bytes")
-            damaged = any(row["problem"] for row in rows)
-            show_table(rows, (*columns, "problem") if damaged else columns)
+    folder = _folder(model)
+    rows: list[dict[str, Any]] = []
+    for entry in folder.history():
+        kept = entry.manifest
+        if kept is None:
+            rows.append({"generation": entry.generation, "problem": entry.problem})
+            continue
+        rows.append(
+            {
+                "generation": entry.generation,
+                "time": kept.time,
+                "note": _note(kept),
+                "rows": kept.rows,
+                "ids_given": kept.ids_given,
+                "bytes": _size(folder.folder(entry.generation)),
+                "problem": None,
+            }
+        )
+    columns = ("generation", "time", "note", "rows", "ids_given", "bytes")
+    show_rows(rows, (*columns, "problem") if any(row["problem"] for row in rows) else columns, as_json)
 
 
 def rollback(
@@ -71,12 +60,11 @@ def rollback(
 
     Example: `dbull rollback model 3`
     """
-    with exit_codes():
-        from dbull.methods.storing import now
-        from dbull.store import ModelFolder
+    from dbull.methods.storing import now
+    from dbull.store import ModelFolder
 
-        manifest = ModelFolder(model).rollback(to, note=check_text("--note", note), time=now())
-        say(f"generation {manifest.generation}: back to {to}")
+    manifest = ModelFolder(model).rollback(to, note=check_text("--note", note), time=now())
+    say(f"generation {manifest.generation}: back to {to}")
 
 
 def prune(
@@ -96,13 +84,12 @@ def prune(
 
     Example: `dbull prune model --keep 10`
     """
-    with exit_codes():
-        from dbull.methods.storing import now
-        from dbull.store import ModelFolder
+    from dbull.methods.storing import now
+    from dbull.store import ModelFolder
 
-        folder = ModelFolder(model)
-        count = folder.prune(keep, leftovers=leftovers, note=f"prune to {keep}", time=now())
-        typer.echo(f"{count} files removed; generations from {folder.manifest().oldest} on are kept")
+    folder = ModelFolder(model)
+    count = folder.prune(keep, leftovers=leftovers, note=f"prune to {keep}", time=now())
+    say(f"{count} files removed; generations from {folder.manifest().oldest} on are kept")
 
 
 def diff(
@@ -115,31 +102,29 @@ def diff(
 
     Example: `dbull diff model 1 2`
     """
-    with exit_codes():
-        from dbull.store import ModelFolder
+    from dbull.store import ModelFolder
 
-        found = ModelFolder(model).diff(a, b)
-        # A file is remembered by several facts of one name.
-        learned, unlearned = list(dict.fromkeys(found.learned)), list(dict.fromkeys(found.unlearned))
-        if as_json:
-            show_json({**asdict(found), "learned": learned, "unlearned": unlearned, "equal": found.equal})
-            return
-        if found.equal:
-            say(f"generations {a} and {b} answer alike")
-        for name in learned[:MOST_CHANGES]:
-            say(f"+ learned {name}")
-        for name in unlearned[:MOST_CHANGES]:
-            say(f"- learned {name}")
-        if max(len(learned), len(unlearned)) > MOST_CHANGES:
-            say(f"  {len(learned)} and {len(unlearned)} inputs in all; --json lists them")
-        changes = [*found.settings, *found.data_schema, *found.documents]
-        for change in changes[:MOST_CHANGES]:
-            say(f"  {change.place}: {change.before!s:.60} -> {change.after!s:.60}")
-        if len(changes) > MOST_CHANGES:
-            say(f"  and {len(changes) - MOST_CHANGES} more; --json lists all")
-        for tensor in found.tensors:
-            by = f", by at most {tensor.largest:.4g}" if tensor.largest is not None else ""
-            say(f"  {tensor.group}/{tensor.name}: {tensor.before} -> {tensor.after}{by}")
+    found = ModelFolder(model).diff(a, b)
+    # A file is remembered by several facts of one name.
+    learned, unlearned = list(dict.fromkeys(found.learned)), list(dict.fromkeys(found.unlearned))
+    if as_json:
+        show_json({**asdict(found), "learned": learned, "unlearned": unlearned, "equal": found.equal})
+        return
+    if found.equal:
+        say(f"generations {a} and {b} answer alike")
+    for sign, names in (("+", learned), ("-", unlearned)):
+        for name in names[:MOST_CHANGES]:
+            say(f"{sign} learned {name}")
+    if max(len(learned), len(unlearned)) > MOST_CHANGES:
+        say(f"  {len(learned)} and {len(unlearned)} inputs in all; --json lists them")
+    changes = [*found.settings, *found.data_schema, *found.documents]
+    for change in changes[:MOST_CHANGES]:
+        say(f"  {change.place}: {change.before!s:.60} -> {change.after!s:.60}")
+    if len(changes) > MOST_CHANGES:
+        say(f"  and {len(changes) - MOST_CHANGES} more; --json lists all")
+    for tensor in found.tensors:
+        by = f", by at most {tensor.largest:.4g}" if tensor.largest is not None else ""
+        say(f"  {tensor.group}/{tensor.name}: {tensor.before} -> {tensor.after}{by}")
 
 
 def check(model: Model, as_json: AsJson = False) -> None:
@@ -147,49 +132,48 @@ def check(model: Model, as_json: AsJson = False) -> None:
 
     Example: `dbull check model`
     """
-    with exit_codes():
-        from dbull.methods.loading import load
-        from dbull.store import ModelFolder
+    from dbull.methods.loading import load
+    from dbull.store import Finding
 
-        folder = ModelFolder(model)
-        if not folder.generations():
-            raise ModelFileError(f"{model}: there is no model here; name the folder of a model, or learn one")
-        report = folder.check()
-        problems = [_told(finding.path, finding.text) for finding in report.problems]
-        if folder.latest() in report.sound:
-            try:
-                load(model, events=False)
-            except ModelFileError as error:  # every file is as it was written, and yet it is no model of ours
-                problems.append(_told(model, str(error)))
-            except SettingsError:  # part of the model is a function that only its owner has
-                pass
-        if as_json:
-            notes = [_told(finding.path, finding.text) for finding in report.notes]
-            show_json(
-                {
-                    "ok": not problems,
-                    "generations": list(report.generations),
-                    "sound": list(report.sound),
-                    "problems": problems,
-                    "notes": notes,
-                }
-            )
-        else:
-            whole = [number for number in report.generations if number >= report.oldest]
-            pruned = len(report.generations) - len(whole)
-            told = f"; of {pruned} that were pruned the history is left" if pruned else ""
-            say(f"{len(report.sound)} of {len(whole)} generations are sound{told}")
-            if report.sound and len(report.sound) < len(whole):
-                say(f"sound: {' '.join(map(str, report.sound))}")
-            for problem in problems:
-                say(
-                    f"problem: {'' if problem['path'] in problem['text'] else problem['path'] + ': '}"
-                    f"{problem['text']}"
-                )
-            for finding in report.notes:
-                say(f"note: {finding.path}: {finding.text}")
-        if problems:
-            raise typer.Exit(ExitCode.MODEL_DAMAGED)
+    folder = _folder(model)
+    report = folder.check()
+    problems = list(report.problems)
+    if folder.latest() in report.sound:
+        try:
+            load(model, events=False)
+        except ModelFileError as error:  # every file is as it was written, and yet it is no model of ours
+            problems.append(Finding(model, str(error)))
+        except SettingsError:  # part of the model is a function that only its owner has
+            pass
+    if as_json:
+        found = {"problems": problems, "notes": report.notes}
+        numbers = {"generations": report.generations, "sound": report.sound}
+        told = {name: [{"path": str(f.path), "text": f.text} for f in part] for name, part in found.items()}
+        show_json({"ok": not problems, **numbers, **told})
+    else:
+        whole = [number for number in report.generations if number >= report.oldest]
+        pruned = len(report.generations) - len(whole)
+        told_pruned = f"; of {pruned} that were pruned the history is left" if pruned else ""
+        say(f"{len(report.sound)} of {len(whole)} generations are sound{told_pruned}")
+        if report.sound and len(report.sound) < len(whole):
+            say(f"sound: {' '.join(map(str, report.sound))}")
+        for problem in problems:
+            where = "" if str(problem.path) in problem.text else f"{problem.path}: "
+            say(f"problem: {where}{problem.text}")
+        for finding in report.notes:
+            say(f"note: {finding.path}: {finding.text}")
+    if problems:
+        raise typer.Exit(ExitCode.MODEL_DAMAGED)
+
+
+def _folder(model: Path) -> "ModelFolder":
+    """Return a folder that holds a model."""
+    from dbull.store import ModelFolder
+
+    folder = ModelFolder(model)
+    if not folder.generations():
+        raise ModelFileError(f"{model}: there is no model here; name the folder of a model, or learn one")
+    return folder
 
 
 def _note(manifest: "Manifest") -> str:
@@ -201,7 +185,3 @@ def _note(manifest: "Manifest") -> str:
 def _size(folder: Path) -> int:
     with os.scandir(folder) as files:
         return sum(file.stat(follow_symlinks=False).st_size for file in files)
-
-
-def _told(path: Path, text: str) -> dict[str, str]:
-    return {"path": str(path), "text": text}

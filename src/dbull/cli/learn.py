@@ -1,30 +1,23 @@
 """``dbull learn`` and ``dbull watch``: files into a model, each exactly once."""
 
+import math
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dbull.cli.exits import ExitCode, exit_codes
+from dbull.cli.exits import ExitCode
 from dbull.cli.options import ArrivalRows, Assignments, Columns, ConfigFile, Data, Key, Model, Quiet
-from dbull.cli.output import check_text, drop_output, reader_is_gone, say, show_json
-from dbull.cli.progress import learning_progress
-from dbull.errors import (
-    AlreadyLearnedError,
-    DataError,
-    NumericalError,
-    SettingsError,
-    check_known,
-)
+from dbull.cli.output import check_text, drop_output, reader_is_gone, rows_per_cluster, say, show_json, split
+from dbull.cli.progress import Teller, learning_progress
+from dbull.errors import AlreadyLearnedError, DataError, NumericalError, check_known
 
 if TYPE_CHECKING:
-    from dbull.cli.learning import Learned, Learner
+    from collections.abc import Iterable
 
-__all__ = ["learn", "watch"]
+    from dbull.ingest import Learned
 
 CONDITIONS = ("new-cluster",)
 SETTLE_SECONDS = 2.0
@@ -74,28 +67,26 @@ def learn(
     Examples: `dbull learn model monday.csv`, `dbull learn model tuesday.parquet --fail-on new-cluster`,
     `dbull learn model digits.npy --set image_shape=[8,8] --set epochs=20`
     """
-    with exit_codes():
-        if fail_on is not None:
-            check_known("condition", fail_on, CONDITIONS)
-        flags = _flags(key, columns, arrival_rows, strict_scale)
-        learner = _learner(model, config, assignments, flags, name, dry_run, force)
-        born = False
-        refused: list[AlreadyLearnedError] = []
-        with learning_progress(quiet) as teller:
-            for path in data:
-                try:
-                    for learned in learner.learn(path, teller.tell):
-                        teller.clear()
-                        _show(learned, as_json)
-                        born |= bool(learned.born) and not learned.first
-                except AlreadyLearnedError as error:
-                    refused.append(error)
-        if len(refused) == len(data):
-            raise refused[0]
-        for reason in refused:  # the same command again after an interruption goes on with the others
-            say(f"left out: {reason}", err=True)
-        if fail_on is not None and born:
-            raise typer.Exit(ExitCode.CONDITION_MET)
+    from dbull.ingest import Learner
+
+    _check_condition(fail_on)
+    tag = check_text("--name", name)
+    settings = _settings(config, assignments, key, columns, arrival_rows, strict_scale)
+    learner = Learner(model, settings, name=tag, dry_run=dry_run, force=force)
+    refused: list[AlreadyLearnedError] = []
+    with learning_progress(quiet) as teller:
+        shown = _Shown(teller, as_json)
+        for path in data:
+            try:
+                shown.show(learner.learn(path, teller.tell))
+            except AlreadyLearnedError as error:
+                refused.append(error)
+    if len(refused) == len(data):
+        raise refused[0]
+    for reason in refused:  # the same command again after an interruption goes on with the others
+        say(f"left out: {reason}", err=True)
+    if fail_on is not None and shown.born:
+        raise typer.Exit(ExitCode.CONDITION_MET)
 
 
 def watch(
@@ -114,7 +105,6 @@ def watch(
             help="Seconds that a file must have been left alone before it is read.  "
             "[default: 2, with --once 0]",
             min=0,
-            show_default=False,
         ),
     ] = None,
     strict_scale: StrictScale = False,
@@ -132,103 +122,101 @@ def watch(
 
     Example: `dbull watch model inbox --once`
     """
-    with exit_codes():
-        if fail_on is not None:
-            check_known("condition", fail_on, CONDITIONS)
-        if not folder.is_dir():
-            raise SettingsError(f"{folder}: is not a folder; make it, or name the one where files arrive")
-        learner = _learner(model, config, assignments, _flags(key, columns, arrival_rows, strict_scale), name)
-        if settle is None:
-            settle = 0.0 if once else SETTLE_SECONDS
-        dealt_with: dict[Path, tuple[int, int]] = {}
-        born = bad = False
-        if not (quiet or once):
-            say(f"watching {folder}; stop with Ctrl-C", err=True)
-        with learning_progress(quiet) as teller:
-            while True:
-                for path in _arrived(folder, settle, dealt_with):
-                    dealt_with[path] = _stamp(path)
-                    try:
-                        for learned in learner.learn_among_others(path, teller.tell):
-                            teller.clear()
-                            _show(learned, as_json)
-                            born |= bool(learned.born) and not learned.first
-                    except AlreadyLearnedError:
-                        continue
-                    except (DataError, NumericalError) as error:
-                        bad = True
-                        teller.clear()
-                        named = "" if path.name in str(error) else f"{path}: "
-                        say(f"left alone: {named}{error}", err=True)
-                if once or (born and fail_on is not None):
-                    break
-                time.sleep(interval)
-        if fail_on is not None and born:
-            raise typer.Exit(ExitCode.CONDITION_MET)
-        if bad:
-            raise typer.Exit(ExitCode.DATA_REFUSED)
+    from dbull.ingest import Inbox, Learner
+
+    _check_condition(fail_on)
+    if settle is None:
+        settle = 0.0 if once else SETTLE_SECONDS
+    inbox = Inbox(folder, settle)
+    tag = check_text("--name", name)
+    settings = _settings(config, assignments, key, columns, arrival_rows, strict_scale)
+    learner = Learner(model, settings, name=tag)
+    bad = False
+    if not (quiet or once):
+        say(f"watching {folder}; stop with Ctrl-C", err=True)
+    with learning_progress(quiet) as teller:
+        shown = _Shown(teller, as_json)
+        while True:
+            for path in inbox.arrived():
+                try:
+                    shown.show(learner.learn_among_others(path, teller.tell))
+                except AlreadyLearnedError:
+                    continue
+                except (DataError, NumericalError) as error:
+                    bad = True
+                    teller.clear()
+                    named = "" if path.name in str(error) else f"{path}: "
+                    say(f"left alone: {named}{error}", err=True)
+            if once or (shown.born and fail_on is not None):
+                break
+            time.sleep(interval)
+    if fail_on is not None and shown.born:
+        raise typer.Exit(ExitCode.CONDITION_MET)
+    if bad:
+        raise typer.Exit(ExitCode.DATA_REFUSED)
 
 
-def _flags(
-    key: str | None, columns: str | None, arrival_rows: int | None, strict_scale: bool
-) -> dict[str, Any]:
-    chosen = None if columns is None else [part.strip() for part in columns.split(",") if part.strip()]
-    strict = True if strict_scale else None  # what the settings say, unless the flag is given
-    return {"key": key, "columns": chosen, "arrival_rows": arrival_rows, "strict_scale": strict}
+def _check_condition(fail_on: str | None) -> None:
+    if fail_on is not None:
+        check_known("condition", fail_on, CONDITIONS)
 
 
-def _learner(
-    model: Path,
+def _settings(
     config: Path | None,
     assignments: list[str] | None,
-    flags: dict[str, Any],
-    name: str,
-    dry_run: bool = False,
-    force: bool = False,
-) -> "Learner":
+    key: str | None,
+    columns: str | None,
+    arrival_rows: int | None,
+    strict_scale: bool,
+) -> dict[str, Any]:
     from dbull.cli.config import read_config
-    from dbull.cli.learning import Learner
 
-    tag = check_text("--name", name)
-    return Learner(
-        model, read_config(config, assignments or [], flags), name=tag, dry_run=dry_run, force=force
-    )
-
-
-def _show(learned: "Learned", as_json: bool) -> None:
-    try:
-        if as_json:
-            show_json(asdict(learned), line=True)
-        else:
-            say(learned.line)
-        if sys.stdout is not None:
-            sys.stdout.flush()
-    except BrokenPipeError:
-        if not reader_is_gone(sys.stdout):
-            raise
-        drop_output()  # nobody reads the lines any more; the files are to be learned all the same
+    flags = {
+        "key": key,
+        "columns": None if columns is None else split(columns),
+        "arrival_rows": arrival_rows,
+        "strict_scale": strict_scale or None,  # what the settings say, unless the flag is given
+    }
+    return read_config(config, assignments or [], flags)
 
 
-def _arrived(folder: Path, settle: float, seen: dict[Path, tuple[int, int]]) -> Iterator[Path]:
-    """Yield files that nobody has touched for a while and that were not dealt with as they are."""
-    from dbull.data.readers import SUFFIXES
+class _Shown:
+    """Prints arrivals as they are learned, and remembers whether a cluster was born after the first."""
 
-    try:
-        paths = sorted(folder.iterdir())
-    except OSError as error:
-        raise SettingsError(f"{folder}: cannot be looked into any more ({error.strerror})") from error
-    for path in paths:
-        if path.name.startswith(".") or not path.is_file() or not path.name.lower().endswith(SUFFIXES):
-            continue
-        stamp = _stamp(path)
-        # The clock that stamped a file may be ahead of ours.
-        if abs(time.time() - stamp[1] / 1e9) >= settle and seen.get(path) != stamp:
-            yield path
+    def __init__(self, teller: Teller, as_json: bool):
+        self.born = False
+        self._teller, self._as_json = teller, as_json
+
+    def show(self, arrivals: "Iterable[Learned]") -> None:
+        for learned in arrivals:
+            self._teller.clear()
+            try:
+                if self._as_json:
+                    show_json(_for_programs(learned), line=True)
+                else:
+                    say(learned)
+                if sys.stdout is not None:
+                    sys.stdout.flush()
+            except BrokenPipeError:
+                if not reader_is_gone(sys.stdout):
+                    raise
+                drop_output()  # nobody reads the lines any more; the files are to be learned all the same
+            self.born |= bool(learned.report.born) and not learned.first
 
 
-def _stamp(path: Path) -> tuple[int, int]:
-    try:
-        found = path.stat()
-    except OSError:  # taken away meanwhile
-        return 0, 0
-    return found.st_size, found.st_mtime_ns
+def _for_programs(learned: "Learned") -> dict[str, Any]:
+    report = learned.report
+    return {
+        "generation": learned.generation,
+        "name": learned.name,
+        "rows": report.n_rows,
+        "n_clusters": report.n_clusters,
+        "born": list(report.born),
+        "first": learned.first,
+        "novel_share": report.novel_share,
+        "elbo": report.elbo if math.isfinite(report.elbo) else None,
+        "rows_per_cluster": rows_per_cluster(report),
+        "outliers": report.n_outliers,
+        "changed_columns": report.changed_columns,
+        "seconds": learned.seconds,
+    }

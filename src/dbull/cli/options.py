@@ -5,11 +5,6 @@ from typing import Annotated
 
 import typer
 
-__all__ = [
-    *("ArrivalRows", "AsJson", "Assignments", "Columns", "ConfigFile", "Data", "Generation", "Key", "Model"),
-    *("Quiet",),
-]
-
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of the model.", show_default=False)]
 Data = Annotated[
     list[Path],
@@ -20,28 +15,18 @@ Data = Annotated[
     ),
 ]
 ConfigFile = Annotated[
-    Path | None,
-    typer.Option("--config", help="Settings as TOML; `dbull init` writes one.", show_default=False),
+    Path | None, typer.Option("--config", help="Settings as TOML; `dbull init` writes one.")
 ]
 Assignments = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="A setting, typed as in TOML.", show_default=False),
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting, typed as in TOML.")
 ]
-Key = Annotated[
-    str | None,
-    typer.Option("--key", help="Column that names the rows; it is not learned.", show_default=False),
-]
+Key = Annotated[str | None, typer.Option("--key", help="Column that names the rows; it is not learned.")]
 Columns = Annotated[
-    str | None,
-    typer.Option("--columns", help="Columns to use, with commas between; else all.", show_default=False),
+    str | None, typer.Option("--columns", help="Columns to use, with commas between; else all.")
 ]
 ArrivalRows = Annotated[
     int | None,
-    typer.Option(
-        "--arrival-rows",
-        help="Rows learned at once; longer files are several arrivals.  [default: 10000]",
-        show_default=False,
-    ),
+    typer.Option(help="Rows learned at once; longer files are several arrivals.  [default: 10000]"),
 ]
 Generation = Annotated[
     int | None, typer.Option("--generation", "-g", help="An older generation instead of the newest.")

@@ -10,23 +10,13 @@ import select
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from dbull.documents import as_text
 from dbull.errors import SettingsError
 
-__all__ = [
-    *(
-        "as_text",
-        "check_text",
-        "drop_output",
-        "printable",
-        "reader_is_gone",
-        "say",
-        "show_json",
-        "show_table",
-    ),
-    *("terminal_width", "tidy"),
-]
+if TYPE_CHECKING:
+    from dbull.ledger import ArrivalReport
 
 LEAST_TEXT = 12  # characters to which a text may be shortened on a narrow terminal
 
@@ -56,12 +46,14 @@ def tidy(value: Any) -> Any:
     return [tidy(part) for part in value] if isinstance(value, list | tuple) else value
 
 
-def as_text(name: object) -> str:
-    """Return a name as Unicode; a byte of a file's name that is no UTF-8 becomes ``\\xe9``."""
-    text = str(name)
-    if text.isascii():
-        return text
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+def rows_per_cluster(report: "ArrivalReport") -> dict[int, int]:
+    """Return how many rows each cluster got, those with none left out."""
+    return {cluster: n for cluster, n in report.rows.items() if n}
+
+
+def split(names: str) -> tuple[str, ...]:
+    """Return what stands between commas."""
+    return tuple(part.strip() for part in names.split(",") if part.strip())
 
 
 def check_text(what: str, text: str) -> str:
@@ -71,6 +63,14 @@ def check_text(what: str, text: str) -> str:
     except UnicodeEncodeError as error:
         raise SettingsError(f"{what}: is not UTF-8 text, got {as_text(text)!r:.80}") from error
     return text
+
+
+def show_rows(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], as_json: bool) -> None:
+    """Print rows, all of them as JSON or some of their columns as a table."""
+    if as_json:
+        show_json(rows)
+    else:
+        show_table(rows, columns)
 
 
 def show_table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> None:

@@ -3,8 +3,9 @@
 import csv
 import io
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -12,10 +13,10 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dbull.cli.exits import exit_codes
 from dbull.cli.options import AsJson, Data, Generation, Key, Model, Quiet
-from dbull.cli.output import as_text, printable, say, show_json, show_table
-from dbull.cli.progress import learning_progress
+from dbull.cli.output import printable, rows_per_cluster, say, show_json, show_table
+from dbull.cli.progress import SECONDS_BETWEEN_LINES, Pace, learning_progress
+from dbull.documents import as_text
 from dbull.errors import SettingsError
 from dbull.writing import check_place, replacing
 
@@ -26,10 +27,7 @@ if TYPE_CHECKING:
     from dbull.data.readers import Chunk
     from dbull.methods.dbull import DBULL
 
-__all__ = ["predict", "preview"]
-
 Columns = dict[str, list[Any]]
-SECONDS_BETWEEN_LINES = 5.0
 TEXTS = ("file", "key", "name")  # columns of other people's text
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # with which spreadsheets let one begin
 
@@ -39,9 +37,7 @@ def predict(
     data: Data,
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out", "-o", help="A .csv or .parquet file; else CSV on standard output.", show_default=False
-        ),
+        typer.Option("--out", "-o", help="A .csv or .parquet file; else CSV on standard output."),
     ] = None,
     key: Key = None,
     generation: Generation = None,
@@ -62,38 +58,33 @@ def predict(
 
     Example: `dbull predict model today.csv -o today-clusters.parquet --flag-outliers`
     """
-    with exit_codes():
-        from dbull.cli.config import Reading
-        from dbull.cli.inputs import Input
-        from dbull.cli.learning import open_model, without_name_warnings
+    from dbull.ingest import Input, open_model, without_name_warnings
 
-        suffix = None if out is None else out.suffix.lower()
-        if suffix not in (None, ".csv", ".parquet"):
-            raise SettingsError(f"{out}: the name must end in .csv or .parquet")
-        if out is not None:
-            check_place(out)
-            if any(_same(out, path) for path in data):
-                raise SettingsError(f"{out}: is one of the files to read; give the answers another name")
-        learner, stored = open_model(model, generation)
-        reading = Reading(**{**stored, **({} if key is None else {"key": key})})
-        known = {row["id"]: row for row in learner.clusters_}
-        n_rows, started, last = 0, perf_counter(), perf_counter()
-        with _writer(out, safe_csv) as write, without_name_warnings():
-            for path in data:
-                for chunk in Input(path, learner, reading, key is None).chunks():
-                    answers = _answers(learner, known, chunk, path if len(data) > 1 else None)
-                    write(
-                        _flagged(answers, learner.predict(chunk.x, outliers="flag"))
-                        if flag_outliers
-                        else answers
-                    )
-                    n_rows += len(chunk.x)
-                    if not quiet and perf_counter() - last >= SECONDS_BETWEEN_LINES:
-                        last = perf_counter()
-                        say(f"{n_rows:,} rows, {n_rows / (last - started):,.0f} rows/s", err=True)
-        if not quiet:
-            seconds = max(perf_counter() - started, 1e-9)
-            say(f"{n_rows:,} rows in {seconds:.1f} s ({n_rows / seconds:,.0f} rows/s)", err=True)
+    suffix = None if out is None else out.suffix.lower()
+    if suffix not in (None, ".csv", ".parquet"):
+        raise SettingsError(f"{out}: the name must end in .csv or .parquet")
+    if out is not None:
+        check_place(out)
+        if any(_same(out, path) for path in data):
+            raise SettingsError(f"{out}: is one of the files to read; give the answers another name")
+    learner, reading = open_model(model, generation)
+    if key is not None:
+        reading = replace(reading, key=key)
+    known = {row["id"]: row for row in learner.clusters_}
+    n_rows, started, pace = 0, perf_counter(), Pace()
+    with _writer(out, safe_csv) as write, without_name_warnings():
+        for path in data:
+            for chunk in Input(path, learner, reading, key is None).chunks():
+                answers = _answers(learner, known, chunk, path if len(data) > 1 else None)
+                if flag_outliers:
+                    answers = _flagged(answers, learner.predict(chunk.x, outliers="flag"))
+                write(answers)
+                n_rows += len(chunk.x)
+                if not quiet and pace.due(SECONDS_BETWEEN_LINES):
+                    say(f"{n_rows:,} rows, {n_rows / (perf_counter() - started):,.0f} rows/s", err=True)
+    if not quiet:
+        seconds = max(perf_counter() - started, 1e-9)
+        say(f"{n_rows:,} rows in {seconds:.1f} s ({n_rows / seconds:,.0f} rows/s)", err=True)
 
 
 def preview(model: Model, data: Data, as_json: AsJson = False, quiet: Quiet = False) -> None:
@@ -103,42 +94,37 @@ def preview(model: Model, data: Data, as_json: AsJson = False, quiet: Quiet = Fa
 
     Example: `dbull preview model wednesday.csv`
     """
-    with exit_codes():
-        import numpy as np
+    import numpy as np
 
-        from dbull.cli.config import Reading
-        from dbull.cli.inputs import Input
-        from dbull.cli.learning import open_model, without_name_warnings
+    from dbull.ingest import Input, open_model, without_name_warnings
 
-        learner, stored = open_model(model)
-        found: list[dict[str, Any]] = []
-        for path in data:
-            chunks = Input(path, learner, Reading(**stored), key_optional=True).chunks()
-            rows = np.concatenate([chunk.x for chunk in chunks])
-            with without_name_warnings(), learning_progress(quiet) as teller:
-                if teller.tell is not None:
-                    learner.callback = partial(teller.tell, path.name)
-                plan = learner.preview(rows)
-            found.append(
-                {
-                    "file": str(path),
-                    "rows": len(rows),
-                    "novel_share": plan.novel_share,
-                    "born": list(plan.born),
-                    "rows_per_cluster": {str(cluster): n for cluster, n in plan.rows.items() if n},
-                }
-            )
-        if as_json:
-            show_json(found)
-            return
-        for one in found:
-            new = f"new: {' '.join(map(str, one['born']))}" if one["born"] else "nothing new"
-            novel = "" if one["novel_share"] is None else f"{one['novel_share']:.0%} novel, "
-            say(f"{one['file']}: {one['rows']:,} rows, {novel}{new}")
-            show_table(
-                [{"cluster": int(c), "rows": n} for c, n in one["rows_per_cluster"].items()],
-                ("cluster", "rows"),
-            )
+    learner, reading = open_model(model)
+    found: list[dict[str, Any]] = []
+    for path in data:
+        chunks = Input(path, learner, reading, key_optional=True).chunks()
+        rows = np.concatenate([chunk.x for chunk in chunks])
+        with without_name_warnings(), learning_progress(quiet) as teller:
+            if teller.tell is not None:
+                learner.callback = partial(teller.tell, path.name)
+            plan = learner.preview(rows)
+        found.append(
+            {
+                "file": str(path),
+                "rows": len(rows),
+                "novel_share": plan.novel_share,
+                "born": list(plan.born),
+                "rows_per_cluster": rows_per_cluster(plan),
+            }
+        )
+    if as_json:
+        show_json(found)
+        return
+    for one in found:
+        new = f"new: {' '.join(map(str, one['born']))}" if one["born"] else "nothing new"
+        novel = "" if one["novel_share"] is None else f"{one['novel_share']:.0%} novel, "
+        say(f"{one['file']}: {one['rows']:,} rows, {novel}{new}")
+        counts = [{"cluster": cluster, "rows": n} for cluster, n in one["rows_per_cluster"].items()]
+        show_table(counts, ("cluster", "rows"))
 
 
 def _same(out: Path, path: Path) -> bool:
@@ -181,19 +167,18 @@ def _flagged(answers: Columns, ids: "NDArray[np.int64]") -> Columns:
 @contextmanager
 def _writer(out: Path | None, safe: bool) -> Iterator[Callable[[Columns], None]]:
     """Yield a function that writes a piece of the table; the file gets its name when all is written."""
+    changes = [harmless] if safe else []
     if out is None:
         if sys.stdout is None:  # closed before we began
             yield lambda columns: None
             return
         # A pipe gets texts as they are: keys are there to find rows again.
-        yield _csv_writer(
-            sys.stdout, [*([printable] if sys.stdout.isatty() else []), *([harmless] if safe else [])]
-        )
+        yield _csv_writer(sys.stdout, [*([printable] if sys.stdout.isatty() else []), *changes])
         return
     with replacing(out) as handle:
         if out.suffix.lower() == ".csv":
             text = io.TextIOWrapper(handle, encoding="utf-8", newline="")
-            yield _csv_writer(text, [harmless] if safe else [])
+            yield _csv_writer(text, changes)
             text.flush()
             text.detach()
         else:
@@ -212,7 +197,7 @@ def harmless(cell: str) -> str:
     return cell
 
 
-def _csv_writer(handle: Any, changes: list[Callable[[str], str]]) -> Callable[[Columns], None]:
+def _csv_writer(handle: Any, changes: Sequence[Callable[[str], str]]) -> Callable[[Columns], None]:
     writer, begun = csv.writer(handle, lineterminator="\n"), False
 
     def write(columns: Columns) -> None:

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dbull.cli.output import printable, say
 
@@ -13,11 +13,23 @@ if TYPE_CHECKING:
 
     from dbull.experiments.run import Learning, RunDone, StepDone, Watch
 
-__all__ = ["MIB", "Teller", "download_progress", "follow", "learning_progress"]
-
 MIB = 2**20
 SECONDS_BETWEEN_LINES = 5.0
 SECONDS_BETWEEN_EPOCHS = 30.0  # lines about epochs within one arrival, which may take hours
+
+
+class Pace:
+    """Tells when it is time for another line."""
+
+    def __init__(self) -> None:
+        self._last = monotonic()
+
+    def due(self, seconds: float) -> bool:
+        """Whether so many seconds have passed since it was due last."""
+        if monotonic() - self._last < seconds:
+            return False
+        self._last = monotonic()
+        return True
 
 
 class Teller(NamedTuple):
@@ -32,21 +44,14 @@ def learning_progress(quiet: bool) -> Iterator[Teller]:
     """Say how learning goes: a live line on a terminal, a line every few seconds elsewhere."""
     if quiet:
         yield Teller(None)
-        return
-
-    def text(label: str, progress: Any) -> str:
-        left = time_left(progress)
-        left = f", {left} left" if left else ""
-        return printable(f"{label}: {stage(progress)} {epochs(progress)}, {course(progress)}{left}")
-
-    if sys.stderr.isatty():
+    elif sys.stderr.isatty():
         from rich.progress import SpinnerColumn, TextColumn
 
         bar = make_bar(SpinnerColumn(), TextColumn("{task.description}", markup=False))
         task = bar.add_task("")
 
         def show(label: str, progress: Any) -> None:
-            bar.update(task, description=text(label, progress))
+            bar.update(task, description=printable(f"{label}: {_course(progress)}"))
             if not bar.live.is_started:
                 bar.start()
 
@@ -54,24 +59,36 @@ def learning_progress(quiet: bool) -> Iterator[Teller]:
             yield Teller(show, bar.stop)
         finally:
             bar.stop()
-        return
-    last = monotonic()
+    else:
+        pace = Pace()
 
-    def tell(label: str, progress: Any) -> None:
-        nonlocal last
-        if monotonic() - last >= SECONDS_BETWEEN_LINES:
-            last = monotonic()
-            say(text(label, progress), err=True)
+        def tell(label: str, progress: Any) -> None:
+            if pace.due(SECONDS_BETWEEN_LINES):
+                say(f"{label}: {_course(progress)}", err=True)
 
-    yield Teller(tell)
+        yield Teller(tell)
 
 
-class _Reporter(Protocol):
-    def learning(self, event: "Learning") -> None: ...
+@contextmanager
+def download_progress(name: str, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
+    """Say how a download goes: a bar on a terminal, a line every few seconds elsewhere."""
+    if quiet:
+        yield None
+    elif sys.stderr.isatty():
+        from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
 
-    def step(self, step: "StepDone") -> None: ...
+        title = TextColumn("{task.description}", markup=False)
+        with make_bar(title, BarColumn(), DownloadColumn(), TransferSpeedColumn()) as bar:
+            task = bar.add_task(name, total=None)
+            yield lambda done, total: bar.update(task, completed=done, total=total)
+    else:
+        pace = Pace()
 
-    def run(self, run: "RunDone") -> None: ...
+        def tell(done: int, total: int) -> None:
+            if pace.due(SECONDS_BETWEEN_LINES):
+                say(f"{name}: {done / MIB:.1f} of {total / MIB:.1f} MiB", err=True)
+
+        yield tell
 
 
 def follow(
@@ -86,9 +103,11 @@ def follow(
     """
     from dbull.experiments.run import RunDone
 
+    if quiet:
+        return [event for event in start(None) if isinstance(event, RunDone)]
     runs = []
-    with _reporter(quiet, pictures) as reporter:
-        for event in start(None if quiet else reporter.learning):
+    with _reporter(pictures) as reporter:
+        for event in start(reporter.learning):
             if isinstance(event, RunDone):
                 runs.append(event)
                 reporter.run(event)
@@ -98,58 +117,12 @@ def follow(
 
 
 @contextmanager
-def download_progress(name: str, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
-    """Say how a download goes: a bar on a terminal, a line every few seconds elsewhere."""
-    if quiet:
-        yield None
-    elif sys.stderr.isatty():
-        from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
-
-        columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            DownloadColumn(),
-            TransferSpeedColumn(),
-        )
-        with make_bar(*columns) as bar:
-            task = bar.add_task(name, total=None)
-            yield lambda done, total: bar.update(task, completed=done, total=total)
-    else:
-        yield _download_lines(name)
-
-
-def _download_lines(name: str) -> Callable[[int, int], None]:
-    last = monotonic()
-
-    def tell(done: int, total: int) -> None:
-        nonlocal last
-        if monotonic() - last >= SECONDS_BETWEEN_LINES:
-            last = monotonic()
-            say(f"{name}: {done / MIB:.1f} of {total / MIB:.1f} MiB", err=True)
-
-    return tell
-
-
-@contextmanager
-def _reporter(quiet: bool, pictures: bool) -> Iterator[_Reporter]:
-    if quiet:
-        yield _Silence()
-    elif sys.stderr.isatty():
+def _reporter(pictures: bool) -> Iterator["_Lines | _LiveBar"]:
+    if sys.stderr.isatty():
         with _run_bar() as bar:
             yield _LiveBar(bar, pictures)
     else:
         yield _Lines(pictures)
-
-
-class _Silence:
-    def learning(self, event: "Learning") -> None:
-        pass
-
-    def step(self, step: "StepDone") -> None:
-        pass
-
-    def run(self, run: "RunDone") -> None:
-        pass
 
 
 class _Lines:
@@ -157,29 +130,21 @@ class _Lines:
 
     def __init__(self, pictures: bool) -> None:
         self._pictures = pictures
-        self._last = monotonic()
+        self._pace = Pace()
 
     def learning(self, event: "Learning") -> None:
-        if monotonic() - self._last >= SECONDS_BETWEEN_EPOCHS:
+        if self._pace.due(SECONDS_BETWEEN_EPOCHS):
             at = f"arrival {event.arrival + 1}/{event.n_arrivals}, " if event.n_arrivals > 1 else ""
-            left = time_left(event.progress)
-            self._say(
-                f"{_name(event)}: {at}{stage(event.progress)} {epochs(event.progress)}, "
-                f"{course(event.progress)}{f', {left} left' if left else ''}"
-            )
+            say(f"{_name(event)}: {at}{_course(event.progress)}", err=True)
 
     def step(self, step: "StepDone") -> None:
-        if monotonic() - self._last >= SECONDS_BETWEEN_LINES:
-            self._say(
-                f"{_name(step)}: arrival {step.record['arrival'] + 1}/{step.n_arrivals}, {_state(step)}"
-            )
+        if self._pace.due(SECONDS_BETWEEN_LINES):
+            at = f"arrival {step.record['arrival'] + 1}/{step.n_arrivals}"
+            say(f"{_name(step)}: {at}, {_state(step)}", err=True)
 
     def run(self, run: "RunDone") -> None:
-        self._say(f"{_name(run)}: {_outcome(run, self._pictures)}")
-
-    def _say(self, line: str) -> None:
-        self._last = monotonic()
-        say(line, err=True)
+        self._pace = Pace()
+        say(f"{_name(run)}: {_outcome(run, self._pictures)}", err=True)
 
 
 class _LiveBar:
@@ -198,11 +163,11 @@ class _LiveBar:
         progress = event.progress
         self._bar.update(
             self._epochs,
-            description=f"  {stage(progress)}",
+            description=f"  {progress.stage}",
             completed=progress.epoch,
             total=progress.n_epochs,
-            state=course(progress),
-            left=time_left(progress),
+            state=_latest(progress),
+            left=_time_left(progress),
         )
 
     def step(self, step: "StepDone") -> None:
@@ -245,9 +210,8 @@ def _run_bar() -> "Progress":
         BarColumn(bar_width=12, table_column=Column(no_wrap=True)),
         MofNCompleteColumn(table_column=Column(no_wrap=True)),
         TimeLeft(table_column=Column(no_wrap=True)),
-        TextColumn(
-            "{task.fields[state]}", markup=False, table_column=Column()
-        ),  # goes on below on a narrow terminal
+        # Goes on below on a narrow terminal.
+        TextColumn("{task.fields[state]}", markup=False, table_column=Column()),
     )
 
 
@@ -272,17 +236,14 @@ def _state(step: "StepDone") -> str:
 # What a method says of itself is a `Progress` of `DBULL`, or has its attributes.
 
 
-def stage(progress: Any) -> str:
-    """Say what is being done."""
-    return str(progress.stage)
+def _course(progress: Any) -> str:
+    """Say what is being done, how far it is, how good, and how long it will still take."""
+    left = _time_left(progress)
+    at = f"{progress.stage} {progress.epoch}/{progress.n_epochs}"
+    return f"{at}, {_latest(progress)}{f', {left} left' if left else ''}"
 
 
-def epochs(progress: Any) -> str:
-    """Say how far the stage is."""
-    return f"{progress.epoch}/{progress.n_epochs}"
-
-
-def course(progress: Any) -> str:
+def _latest(progress: Any) -> str:
     """Say how good the latest epoch was, how many components there are, and how fast it goes."""
     n_components = f"{progress.n_components} component{'s' if progress.n_components > 1 else ''}"
     terms = progress.terms
@@ -294,7 +255,7 @@ def course(progress: Any) -> str:
     return f"{what} {terms.elbo:.2f}/row, {n_components}{speed}"
 
 
-def time_left(progress: Any) -> str:
+def _time_left(progress: Any) -> str:
     """Say how long it will still take, or nothing if that is not known."""
     if progress.seconds_left is None:
         return ""

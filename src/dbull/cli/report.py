@@ -5,11 +5,9 @@ from typing import Annotated
 
 import typer
 
-from dbull.cli.exits import exit_codes
 from dbull.cli.options import Generation, Model
-from dbull.cli.output import as_text, say
-
-__all__ = ["report"]
+from dbull.cli.output import say
+from dbull.documents import as_text
 
 
 def report(
@@ -17,9 +15,7 @@ def report(
     out: Annotated[
         Path, typer.Option("--out", "-o", help="Where the page goes; what is there is replaced.")
     ] = Path("report.html"),
-    title: Annotated[
-        str | None, typer.Option(help="Heading; the name of the folder unless given.", show_default=False)
-    ] = None,
+    title: Annotated[str | None, typer.Option(help="Heading; the name of the folder unless given.")] = None,
     generation: Generation = None,
 ) -> None:
     """Write one HTML page about a model: clusters, timeline, map, course, settings. It needs no network.
@@ -28,23 +24,22 @@ def report(
 
     Example: `dbull report model -o report.html`
     """
-    with exit_codes():
-        from dbull.methods.dbull_storage import load_generation
-        from dbull.methods.storing import now
-        from dbull.report import build_report, check_target, write_report
-        from dbull.store import ModelFolder
+    from dbull.methods.dbull_storage import load_generation
+    from dbull.methods.storing import now
+    from dbull.report import build_report, check_target, write_report
+    from dbull.store import ModelFolder
 
-        check_target(out)
-        folder = ModelFolder(model)
-        loaded = folder.load(generation)
-        learner, manifest = load_generation(folder, loaded, events=True), loaded.manifest
-        folder_name = as_text(model.resolve().name)
-        facts = {"Folder": folder_name, "Generation": str(manifest.generation)}
-        if manifest.time:
-            facts["Saved"] = manifest.time
-        if manifest.note:
-            facts["Note"] = manifest.note
-        written_by = ", ".join(f"{name} {version}" for name, version in manifest.versions.items())
-        facts["Saved by"] = written_by
-        data = build_report(learner, title=as_text(title or folder_name), facts=facts, written=now())
-        say(write_report(data, out))
+    check_target(out)
+    folder = ModelFolder(model)
+    loaded = folder.load(generation)
+    learner, manifest = load_generation(folder, loaded, events=True), loaded.manifest
+    name = as_text(model.resolve().name)
+    facts = {
+        "Folder": name,
+        "Generation": str(manifest.generation),
+        **({"Saved": manifest.time} if manifest.time else {}),
+        **({"Note": manifest.note} if manifest.note else {}),
+        "Saved by": ", ".join(f"{package} {version}" for package, version in manifest.versions.items()),
+    }
+    data = build_report(learner, title=as_text(title or name), facts=facts, written=now())
+    say(write_report(data, out))

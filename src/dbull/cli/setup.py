@@ -12,11 +12,9 @@ from typing import Annotated, Any
 
 import typer
 
-from dbull.cli.exits import ExitCode, exit_codes
+from dbull.cli.exits import ExitCode
 from dbull.cli.options import AsJson
 from dbull.cli.output import say, show_json
-
-__all__ = ["doctor", "init"]
 
 NEEDED = ("torch", "numpy", "scipy", "scikit-learn", "safetensors", "typer", "rich")
 EXTRAS = {
@@ -53,27 +51,21 @@ TEMPLATE = """\
 
 
 def init(
-    data: Annotated[
-        Path | None, typer.Option("--from", help="Look at the first rows of this file.", show_default=False)
-    ] = None,
+    data: Annotated[Path | None, typer.Option("--from", help="Look at the first rows of this file.")] = None,
 ) -> None:
     """Write a settings file, with comments, to standard output; guessed from data if some are given.
 
     Example: `dbull init --from monday.csv > dbull.toml`
     """
-    with exit_codes():
-        guessed = {} if data is None else _guess(data)
-        lines = {
-            "kind": f'kind = "{guessed["kind"]}"' if "kind" in guessed else '#kind = "auto"',
-            "image_shape": f"image_shape = {guessed['image_shape']}"
-            if "image_shape" in guessed
-            else "#image_shape = [28, 28]",
-            "columns": f"#columns = {_toml(guessed['columns'])}"
-            if "columns" in guessed
-            else '#columns = ["a", "b"]',
-            "key": f"key = {_toml(guessed['key'])}" if "key" in guessed else '#key = "id"',
-        }
-        say(TEMPLATE.format(**lines).rstrip("\n"), lines=True)
+    guessed = {} if data is None else _guess(data)
+    shape, columns = guessed.get("image_shape"), guessed.get("columns")
+    lines = {
+        "kind": f'kind = "{guessed["kind"]}"' if guessed else '#kind = "auto"',
+        "image_shape": "#image_shape = [28, 28]" if shape is None else f"image_shape = {shape}",
+        "columns": '#columns = ["a", "b"]' if columns is None else f"#columns = {_toml(columns)}",
+        "key": f"key = {_toml(guessed['key'])}" if "key" in guessed else '#key = "id"',
+    }
+    say(TEMPLATE.format(**lines).rstrip("\n"), lines=True)
 
 
 def doctor(as_json: AsJson = False) -> None:
@@ -81,40 +73,38 @@ def doctor(as_json: AsJson = False) -> None:
 
     Example: `dbull doctor`
     """
-    with exit_codes():
-        found: dict[str, Any] = {
-            "dbull": metadata.version("dbull"),
-            "python": platform.python_version(),
-            "platform": platform.platform(),
-            "packages": {name: _version(name) for name in NEEDED},
-            "extras": {name: importlib.util.find_spec(name) is not None for name in EXTRAS},
-            "processors": os.cpu_count(),
-        }
-        ok = sys.version_info >= (3, 10) and all(found["packages"].values())
-        if found["packages"]["torch"]:
-            import torch
+    found: dict[str, Any] = {
+        "dbull": metadata.version("dbull"),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "packages": {name: _version(name) for name in NEEDED},
+        "extras": {name: importlib.util.find_spec(name) is not None for name in EXTRAS},
+        "processors": os.cpu_count(),
+    }
+    ok = sys.version_info >= (3, 10) and all(found["packages"].values())
+    if found["packages"]["torch"]:
+        import torch
 
-            found["threads"] = torch.get_num_threads()
-            found["cuda"] = torch.cuda.is_available()
-        if as_json:
-            show_json({**found, "ok": ok})
-        else:
-            say(f"dbull {found['dbull']}, Python {found['python']}, {found['platform']}")
-            for name, version in found["packages"].items():
-                say(f"  {name:<14}{version or 'MISSING: pip install ' + name}")
-            for name, here in found["extras"].items():
-                extra, purpose = EXTRAS[name]
-                state = "here" if here else f"not here: pip install dbull[{extra}]"
-                say(f"  {name:<14}{state} ({purpose})")
-            threads, cuda = found.get("threads"), found.get("cuda")
-            say(f"  {threads} threads, {found['processors']} processors, CUDA: {cuda}")
-        if not ok:
-            raise typer.Exit(ExitCode.FAULT)
+        found["threads"] = torch.get_num_threads()
+        found["cuda"] = torch.cuda.is_available()
+    if as_json:
+        show_json({**found, "ok": ok})
+    else:
+        say(f"dbull {found['dbull']}, Python {found['python']}, {found['platform']}")
+        for name, version in found["packages"].items():
+            say(f"  {name:<14}{version or 'MISSING: pip install ' + name}")
+        for name, here in found["extras"].items():
+            extra, purpose = EXTRAS[name]
+            state = "here" if here else f"not here: pip install dbull[{extra}]"
+            say(f"  {name:<14}{state} ({purpose})")
+        threads, cuda = found.get("threads"), found.get("cuda")
+        say(f"  {threads} threads, {found['processors']} processors, CUDA: {cuda}")
+    if not ok:
+        raise typer.Exit(ExitCode.FAULT)
 
 
 def _guess(data: Path) -> dict[str, Any]:
     """Tell kind, shape of images, columns and key from the first rows."""
-    from dbull.cli.inputs import column_names
     from dbull.data.readers import ReadSettings, find_source, read_chunks, table_names
     from dbull.errors import DataError
 
@@ -141,7 +131,7 @@ def _guess(data: Path) -> dict[str, Any]:
     else:
         mostly_zero = float((chunk.x == 0).mean()) >= 0.8 and float(chunk.x.min()) >= 0
         guessed["kind"] = "sparse" if mostly_zero else "dense"
-    if column_names(chunk) is not None:
+    if chunk.names is not None:
         guessed["columns"] = list(chunk.columns)
     return guessed
 

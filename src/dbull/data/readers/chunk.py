@@ -93,6 +93,12 @@ class Chunk:
     sample_shape: tuple[int, ...]
     unused: tuple[str, ...] = ()
 
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """The names of the columns, None if they are only numbered."""
+        numbered = all(name == str(i) for i, name in enumerate(self.columns))
+        return None if numbered else self.columns
+
 
 @dataclass(frozen=True)
 class Selection:

@@ -6,21 +6,17 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import ClassVar
 
-from dbull.cli.contents import Survey, hash_on_disk, row_bytes, row_digests, survey_images, survey_table
-from dbull.cli.inputs import Input, column_names
-from dbull.cli.output import as_text
+import numpy as np
+
+from dbull.data.readers import Chunk
+from dbull.documents import as_text
 from dbull.errors import AlreadyLearnedError, DataError
+from dbull.ingest.contents import Survey, hash_on_disk, row_bytes, row_digests, survey_images, survey_table
+from dbull.ingest.inputs import Input
 from dbull.store import LearnedInput
 from dbull.store.learned import LearnedRecord
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from dbull.data.readers import Chunk
-
-__all__ = ["Piece", "Source", "open_source"]
 
 SAMPLED_ROWS = 16  # of each arrival of a table, remembered one by one
 
@@ -29,7 +25,7 @@ SAMPLED_ROWS = 16  # of each arrival of a table, remembered one by one
 class Piece:
     """One arrival of a source."""
 
-    rows: "np.ndarray"
+    rows: np.ndarray
     names: tuple[str, ...] | None
     sample_shape: tuple[int, ...]
     learned: tuple[LearnedInput, ...]  # what the model is to remember of it; the first tells its rows
@@ -40,6 +36,8 @@ class Piece:
 class Source(ABC):
     """An input, and how much of it a model has learned."""
 
+    unit: ClassVar[str]  # what it consists of
+
     input: Input
     sha256: str
     n_bytes: int
@@ -47,21 +45,15 @@ class Source(ABC):
     n_passes: int  # how often all of it was learned before
 
     @abstractmethod
-    def new_rows(self) -> "Iterator[tuple[Chunk, np.ndarray, list[str]]]":
+    def new_rows(self) -> Iterator[tuple[Chunk, np.ndarray, list[str]]]:
         """Yield what is left: a chunk, those of its rows that are left, and what tells each of them."""
 
     @abstractmethod
     def facts(self, told: Sequence[str]) -> list[LearnedInput]:
         """Return what is remembered of the rows of a piece besides the piece itself."""
 
-    @abstractmethod
-    def label(self, first: int, n_rows: int) -> str:
-        """Name a piece that is not the whole."""
-
     def pieces(self) -> Iterator[Piece]:
         """Yield what is left to learn, at most one and a half times `arrival_rows` rows each."""
-        import numpy as np
-
         first, size = self.n_done, self.input.reading.arrival_rows
         held: list[np.ndarray] = []
         told: list[str] = []
@@ -75,10 +67,10 @@ class Source(ABC):
                 first += size
         yield self._piece(chunk, np.concatenate(held), told, first, last=True)
 
-    def _piece(self, chunk: "Chunk", rows: "np.ndarray", told: list[str], first: int, *, last: bool) -> Piece:
+    def _piece(self, chunk: Chunk, rows: np.ndarray, told: list[str], first: int, *, last: bool) -> Piece:
         name = as_text(self.input.path.name)
         whole = last and first == 0
-        label = name if whole else self.label(first, len(rows))
+        label = name if whole else f"{name} {self.unit} {first + 1}-{first + len(rows)}"
         learned: list[LearnedInput] = []
         if not whole:
             part = _part_key(self.sha256, first, self.n_passes)
@@ -86,15 +78,16 @@ class Source(ABC):
         if last:
             learned.append(LearnedInput(self.sha256, name, first + len(rows), self.n_bytes))
         learned += self.facts(told)
-        return Piece(rows, column_names(chunk), chunk.sample_shape, tuple(learned), label)
+        return Piece(rows, chunk.names, chunk.sample_shape, tuple(learned), label)
 
 
 @dataclass(frozen=True)
 class _Table(Source):
+    unit = "rows"
     survey: Survey
     remembered: set[str] = field(default_factory=set)  # rows by which the model knows a file of this name
 
-    def new_rows(self) -> "Iterator[tuple[Chunk, np.ndarray, list[str]]]":
+    def new_rows(self) -> Iterator[tuple[Chunk, np.ndarray, list[str]]]:
         for chunk in self.survey.read():
             new = max(0, self.n_done - chunk.first_row)
             if new < len(chunk.x):
@@ -110,15 +103,13 @@ class _Table(Source):
         self.remembered.update(chosen)
         return [LearnedInput(digest, as_text(self.input.path.name)) for digest in chosen]
 
-    def label(self, first: int, n_rows: int) -> str:
-        return f"{as_text(self.input.path.name)} rows {first + 1}-{first + n_rows}"
-
 
 @dataclass(frozen=True)
 class _Images(Source):
+    unit = "images"
     images: dict[str, tuple[str, str]]  # those to learn: key -> SHA-256, by what it is remembered
 
-    def new_rows(self) -> "Iterator[tuple[Chunk, np.ndarray, list[str]]]":
+    def new_rows(self) -> Iterator[tuple[Chunk, np.ndarray, list[str]]]:
         only = {key: sha256 for key, (sha256, _) in self.images.items()}
         for chunk in self.input.chunks(only=only):
             assert chunk.keys is not None
@@ -126,9 +117,6 @@ class _Images(Source):
 
     def facts(self, told: Sequence[str]) -> list[LearnedInput]:
         return [LearnedInput(self.images[key][1], as_text(key), 1) for key in told]
-
-    def label(self, first: int, n_rows: int) -> str:
-        return f"{as_text(self.input.path.name)} images {first + 1}-{first + n_rows}"
 
 
 def open_source(given: Input, known: Mapping[str, LearnedRecord], force: bool) -> Source:

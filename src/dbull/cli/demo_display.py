@@ -1,4 +1,7 @@
-"""How the demo looks: pictures and sentences on standard output, progress on standard error."""
+"""How the demo looks: pictures and sentences on standard output, progress on standard error.
+
+Pictures are half blocks in shades of grey, or shaded characters where there is no colour.
+"""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -6,11 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dbull.cli.blocks import picture_lines, plain_lines
 from dbull.cli.demo import Outcome, Step
 from dbull.cli.output import printable, say
 from dbull.report.images import as_picture
@@ -18,10 +22,9 @@ from dbull.report.images import as_picture
 if TYPE_CHECKING:
     from dbull.methods.dbull import DBULL
 
-__all__ = ["Show"]
-
 PICTURE_WIDTH, GAP, INDENT = 16, 3, 3
 PIXEL_RANGE = (0.0, 16.0)  # of scikit-learn's digits
+SHADES, ASCII_SHADES = " ░▒▓█", " .:+#"
 BIRTH, KNOWN, FAINT = "bold green", "cyan", "dim"
 
 
@@ -80,15 +83,11 @@ class Show:
                 self._pictures(step.born[start : start + per_line], step, learner)
         known = {c: n for c, n in step.rows_per_cluster.items() if c not in step.born}
         if known:
-            told = ", ".join(
-                f"{cluster} ({n} row{'' if n == 1 else 's'})" for cluster, n in sorted(known.items())
-            )
-            what = (
-                "Other rows went to known clusters"
-                if step.born
-                else "No new cluster. Recognised by their old ids"
-            )
-            self._say(Text(f"{' ' * INDENT}{what}: {told}", style=FAINT if step.born else KNOWN))
+            what, style = "No new cluster. Recognised by their old ids", KNOWN
+            if step.born:
+                what, style = "Other rows went to known clusters", FAINT
+            told = ", ".join(f"{c} ({n} row{'' if n == 1 else 's'})" for c, n in sorted(known.items()))
+            self._say(Text(f"{' ' * INDENT}{what}: {told}", style=style))
 
     def end(self, outcome: Outcome, path: Path, model: Path | None) -> None:
         """Sum up, and say where the report is."""
@@ -142,16 +141,43 @@ class Show:
         for column in ("rows", "first seen", "last seen", "digit", "pure"):
             table.add_column(column, justify="right")
         for cluster in outcome.clusters:
-            table.add_row(
-                str(cluster["id"]),
-                str(cluster["rows"]),
-                f"arrival {cluster['first_seen'] + 1}",
-                f"arrival {cluster['last_seen'] + 1}",
-                str(cluster["digit"]),
-                f"{cluster['share']:.0%}",
-            )
+            seen = (f"arrival {cluster[name] + 1}" for name in ("first_seen", "last_seen"))
+            counts = str(cluster["id"]), str(cluster["rows"])
+            table.add_row(*counts, *seen, str(cluster["digit"]), f"{cluster['share']:.0%}")
         return table
 
     def _say(self, text: Text) -> None:
         if self._talks:
             self._console.print(text)
+
+
+def picture_lines(pixels: NDArray[np.uint8]) -> list[Text]:
+    """Return an image (height, width) twice as fine, two pixels above each other in a character."""
+    fine = _doubled(pixels)
+    lines = []
+    for upper, lower in zip(fine[::2], fine[1::2], strict=True):
+        line = Text()
+        for above, below in zip(upper.tolist(), lower.tolist(), strict=True):
+            line.append("▀", style=f"rgb({above},{above},{above}) on rgb({below},{below},{below})")
+        lines.append(line)
+    return lines
+
+
+def plain_lines(pixels: NDArray[np.uint8], *, ascii_only: bool = False) -> list[str]:
+    """Return an image (height, width) as text, two characters for a pixel since they are narrow."""
+    shades = ASCII_SHADES if ascii_only else SHADES
+    levels = np.rint(pixels / 255 * (len(shades) - 1)).astype(int)
+    return ["".join(shades[level] * 2 for level in row) for row in levels.tolist()]
+
+
+def _doubled(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return an image with twice as many pixels each way, in between by the mean of neighbours."""
+    fine = pixels.astype(np.float64)
+    for axis in (0, 1):
+        n = fine.shape[axis]
+        places = (np.arange(2 * n) + 0.5) / 2 - 0.5
+        left = np.clip(np.floor(places).astype(int), 0, n - 1)
+        right = np.clip(left + 1, 0, n - 1)
+        part = np.clip(places - left, 0.0, 1.0).reshape([-1 if a == axis else 1 for a in (0, 1)])
+        fine = fine.take(left, axis) * (1 - part) + fine.take(right, axis) * part
+    return np.rint(fine).astype(np.uint8)

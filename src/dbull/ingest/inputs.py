@@ -4,16 +4,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from dbull.cli.config import Reading
+from dbull.data.readers import Chunk, ReadSettings, find_source, read_chunks
 from dbull.errors import DataError
-
-if TYPE_CHECKING:
-    from dbull.data.readers import Chunk, ReadSettings
-    from dbull.methods.dbull import DBULL
-
-__all__ = ["Input", "column_names"]
+from dbull.ingest.settings import ARRIVAL_ROWS, Reading
+from dbull.methods.dbull import DBULL
 
 _PART_OF_LIST = re.compile(r"\[\d+\]\Z")
 
@@ -23,13 +18,11 @@ class Input:
     """A file or a folder of images, and who is to read it."""
 
     path: Path
-    model: "DBULL | None"
+    model: DBULL | None
     reading: Reading
     key_optional: bool = False
 
     def __post_init__(self) -> None:
-        from dbull.data.readers import find_source
-
         if str(self.path) != "-":
             object.__setattr__(self, "path", find_source(self.path))
 
@@ -39,21 +32,25 @@ class Input:
         max_bytes: int | None = None,
         tap: Callable[[bytes], object] | None = None,
         only: Mapping[str, str] | None = None,
-    ) -> "Iterator[Chunk]":
+    ) -> Iterator[Chunk]:
         """Yield chunks with the columns of the model in its order; `ReadSettings` has the limits."""
-        from dbull.data.readers import read_chunks
-
         path, model = self.path, self.model
         names = None if model is None else getattr(model, "feature_names_in_", None)
-        settings = replace(
-            self.reading.read_settings(None),
+        reading = self.reading
+        settings = ReadSettings(
+            key=reading.key,
             key_optional=self.key_optional,
+            chunk_rows=min(reading.arrival_rows, ARRIVAL_ROWS),
+            header=reading.header,
+            array=reading.array,
+            image_size=reading.image_size,
+            grey=reading.grey,
             max_bytes=max_bytes,
             tap=tap,
             only=only,
         )
         if names is None:
-            chunks = read_chunks(path, replace(settings, columns=self.reading.columns))
+            chunks = read_chunks(path, replace(settings, columns=reading.columns))
         elif _has_names(path, settings):
             chunks = _by_name(path, tuple(names), settings)
         else:
@@ -66,10 +63,8 @@ class Input:
             yield _channels_last(chunk, path)
 
 
-def _by_name(path: Path, names: tuple[str, ...], settings: "ReadSettings") -> "Iterator[Chunk]":
+def _by_name(path: Path, names: tuple[str, ...], settings: ReadSettings) -> Iterator[Chunk]:
     """Yield chunks with columns of these names, some of which may be parts of a column of lists."""
-    from dbull.data.readers import read_chunks
-
     chunks = iter(read_chunks(path, replace(settings, columns=names)))
     whole = tuple(dict.fromkeys(_PART_OF_LIST.sub("", name) for name in names))
     if whole != names:
@@ -84,26 +79,18 @@ def _by_name(path: Path, names: tuple[str, ...], settings: "ReadSettings") -> "I
         yield chunk
 
 
-def column_names(chunk: "Chunk") -> tuple[str, ...] | None:
-    """Return the names of the columns, None if they are only numbered."""
-    numbered = all(name == str(i) for i, name in enumerate(chunk.columns))
-    return None if numbered else chunk.columns
-
-
-def _has_names(path: Path, settings: "ReadSettings") -> bool:
+def _has_names(path: Path, settings: ReadSettings) -> bool:
     """Look at the first row only, to tell a table with names from one without."""
-    from dbull.data.readers import read_chunks
-
     if str(path) == "-":  # a stream cannot be looked at twice
         return True
     try:
         chunks = read_chunks(path, replace(settings, chunk_rows=1, tap=None))
-        return column_names(next(iter(chunks))) is not None
+        return next(iter(chunks)).names is not None
     except DataError:  # most often text in a column that the model does not want; reading will tell
         return True
 
 
-def _channels_last(chunk: "Chunk", path: Path) -> "Chunk":
+def _channels_last(chunk: Chunk, path: Path) -> Chunk:
     """Return pixels in the order of `DBULL`: readers of colour images have the channels first."""
     if not path.is_dir() or len(chunk.sample_shape) != 3:
         return chunk

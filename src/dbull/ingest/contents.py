@@ -7,20 +7,17 @@ whatever the format, its compression or its row groups. That of a folder is its 
 import hashlib
 from collections import Counter
 from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from dbull.cli.inputs import Input
+import numpy as np
+
+from dbull.data.readers import Chunk
+from dbull.data.readers.images import image_files
 from dbull.errors import DataError
+from dbull.ingest.inputs import Input
 from dbull.store import hash_file
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from dbull.data.readers import Chunk
-
-__all__ = ["Survey", "hash_on_disk", "row_bytes", "row_digests", "survey_images", "survey_table"]
 
 TEXT = (".csv", ".csv.gz")  # known by their text
 
@@ -38,7 +35,7 @@ class Survey:
     max_bytes: int | None  # where the file ends as far as we are concerned
     chunks: tuple[bytes, ...]  # digest of each chunk
 
-    def read(self) -> "Iterator[Chunk]":
+    def read(self) -> Iterator[Chunk]:
         """Yield the chunks again; refuse any that is not as it was, so that the digests are true of them."""
         n_chunks, why = 0, ""
         try:
@@ -68,7 +65,7 @@ class _Beginnings:
         self.n_bytes = 0
         self.found: dict[int, str] = {}
 
-    def update(self, data: "bytes | memoryview") -> None:
+    def update(self, data: bytes | memoryview) -> None:
         view = memoryview(data)
         while self._wanted and self._wanted[-1] <= self.n_bytes + len(view):
             length = self._wanted.pop()
@@ -89,7 +86,8 @@ def survey_table(source: Input, lengths: Collection[int], known: Collection[str]
     path = source.path
     is_text = path.name.lower().endswith(TEXT)
     content = _Beginnings(lengths)
-    max_bytes = _size(path) if is_text else None
+    with _read(path):
+        max_bytes = path.stat().st_size if is_text else None
     digests: list[bytes] = []
     n_rows, known_rows = 0, False
     for chunk in source.chunks(max_bytes=max_bytes, tap=content.update if is_text else None):
@@ -119,8 +117,6 @@ def survey_images(folder: Path) -> dict[str, tuple[str, str]]:
 
     That is the same SHA-256, but for further images of the same content in the folder.
     """
-    from dbull.data.readers.images import image_files
-
     counts: Counter[str] = Counter()
     found = {}
     for key, path in image_files(folder).items():
@@ -132,7 +128,7 @@ def survey_images(folder: Path) -> dict[str, tuple[str, str]]:
     return found
 
 
-def row_digests(path: Path, rows: "np.ndarray") -> Iterator[str]:
+def row_digests(path: Path, rows: np.ndarray) -> Iterator[str]:
     """Yield a digest of each row, (n, width) bytes, in a file of this name."""
     name = hashlib.sha256(f"row of {path.name}\n".encode("utf-8", "surrogateescape"))
     for row in rows:
@@ -152,10 +148,8 @@ def hash_on_disk(path: Path) -> str:
     return digest.hexdigest()
 
 
-def row_bytes(chunk: "Chunk") -> "np.ndarray":
+def row_bytes(chunk: Chunk) -> np.ndarray:
     """Return rows and their keys as bytes, (n, width)."""
-    import numpy as np
-
     values = np.ascontiguousarray(chunk.x).view(np.uint8).reshape(len(chunk.x), -1)
     if chunk.keys is None:
         return values
@@ -167,14 +161,13 @@ def row_bytes(chunk: "Chunk") -> "np.ndarray":
 
 
 def _hashed(path: Path) -> str:
-    try:
+    with _read(path):
         return hash_file(path)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
 
 
-def _size(path: Path) -> int:
+@contextmanager
+def _read(path: Path) -> Iterator[None]:
     try:
-        return path.stat().st_size
+        yield
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
