@@ -1,4 +1,4 @@
-"""The tutorials and the README's examples run, and links between pages lead somewhere."""
+"""The tutorials and the README's examples run, links lead somewhere, and lines fit an editor."""
 
 import csv
 import doctest
@@ -11,6 +11,7 @@ from sklearn.datasets import load_digits
 
 from pages import ROOT, run_page, text_of
 
+WIDTH = 110
 PAGES = sorted(str(path.relative_to(ROOT)) for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")))
 
 
@@ -60,3 +61,22 @@ def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text_of(page)):
         if not re.match(r"[a-z]+:", target):
             assert (ROOT / page).parent.joinpath(target).exists(), target
+
+
+def prose_of(page):
+    """Yield the number and text of each line of a page that is neither code nor a row of a table."""
+    fenced = False
+    for number, line in enumerate(text_of(page).splitlines(), 1):
+        fence = line.lstrip().startswith("```")
+        fenced ^= fence
+        if not (fence or fenced or line.lstrip().startswith("|") or line.startswith("    ")):
+            yield number, line
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_prose_fits_an_editor(page):
+    assert [number for number, line in prose_of(page) if len(line) > WIDTH] == []
+
+
+def test_readme_is_short():
+    assert len(text_of("README.md").splitlines()) < 120
