@@ -27,8 +27,6 @@ try:
 except ImportError:  # not a POSIX system: two runs into one folder at once are then not caught
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["Result", "RunFolder", "find_results", "read_steps"]
-
 Record = dict[str, Any]
 
 # What a complete record must hold for tables and figures to be made of it.
