@@ -4,7 +4,7 @@ Each has ``fit`` or ``partial_fit``, and ``predict``. A class that must be told 
 says so by ``told_true_k_as``, the name of the parameter that takes it; no other method ever receives it.
 """
 
-from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,11 @@ from threadpoolctl import threadpool_limits
 
 from dbull.errors import SettingsError
 
-__all__ = ["FirstArrivalPCA", "KMeansTrueK", "UmapHdbscan"]
-
 Array = NDArray[Any]
+
+# UMAP's compiler sets the thread numbers of the whole process, PyTorch's included. They are put back: what
+# runs after it in the same process would take other times and might round otherwise.
+_threads_kept = partial(threadpool_limits, limits=1, user_api="openmp")
 
 
 class KMeansTrueK(BaseEstimator):
@@ -53,8 +55,7 @@ class KMeansTrueK(BaseEstimator):
 
     def predict(self, X: Array) -> Array:
         """Return the nearest centre of each row, (N,)."""
-        ids: Array = self.model_.predict(X)
-        return ids
+        return np.asarray(self.model_.predict(X))
 
 
 class UmapHdbscan(BaseEstimator):
@@ -104,17 +105,7 @@ class UmapHdbscan(BaseEstimator):
         """Return the cluster of the nearest clustered training row, (N,)."""
         with _threads_kept():
             embedding = self.umap_.transform(X)
-        ids: Array = self.nearest_.predict(embedding)
-        return ids
-
-
-def _threads_kept() -> AbstractContextManager[Any]:
-    """Put the thread numbers back: UMAP's compiler sets them for the whole process, PyTorch's included.
-
-    What runs after it in the same process would take other times and might round otherwise.
-    """
-    limits: AbstractContextManager[Any] = threadpool_limits(limits=1, user_api="openmp")
-    return limits
+        return np.asarray(self.nearest_.predict(embedding))
 
 
 def _learner_has(name: str) -> Any:
@@ -141,14 +132,12 @@ class FirstArrivalPCA:
         self._pca: PCA | None = None
 
     def _fit_projection(self, X: Array) -> None:
-        n_dims = min(self.n_dims, *X.shape)
-        self._pca = PCA(n_dims, random_state=self.random_state).fit(X)
+        self._pca = PCA(min(self.n_dims, *X.shape), random_state=self.random_state).fit(X)
 
     def _project(self, X: Array) -> Array:
         assert self._pca is not None
         # float64: the mixtures behind this add up squares of thousands of rows
-        projected: Array = self._pca.transform(X).astype(np.float64)
-        return projected
+        return np.asarray(self._pca.transform(X), dtype=np.float64)
 
     @_learner_has("fit")
     def fit(self, X: Array) -> "FirstArrivalPCA":
@@ -167,14 +156,12 @@ class FirstArrivalPCA:
 
     def predict(self, X: Array) -> Array:
         """Return the learner's ids of projected rows, (N,)."""
-        ids: Array = self.learner.predict(self._project(X))
-        return ids
+        return np.asarray(self.learner.predict(self._project(X)))
 
     @_learner_has("resolve")
     def resolve(self, ids: Array) -> Array:
         """Translate old ids to present ones by the learner's own lineage."""
-        present: Array = self.learner.resolve(ids)
-        return present
+        return np.asarray(self.learner.resolve(ids))
 
     @property
     def n_clusters_(self) -> int | None:

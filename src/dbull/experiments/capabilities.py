@@ -7,8 +7,6 @@ from dbull.experiments.registry import build, resolve
 from dbull.experiments.settings import MethodChoice
 from dbull.methods.base import Capabilities
 
-__all__ = ["capabilities_of", "capability_table"]
-
 PAPER_METHODS = ("dbull", "dec", "vade", "vae-dp", "curl-f", "curl-d")
 HEADINGS = {
     "learns_representation": "representation learning",

@@ -8,8 +8,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-__all__ = ["PeakMemory", "describe_environment"]
-
 PACKAGES = ("dbull", "numpy", "scipy", "scikit-learn", "torch", "umap-learn")
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 

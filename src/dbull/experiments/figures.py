@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["check_matplotlib", "check_target", "draw_streams", "save_figure", "task_curves"]
-
 # Colours that stay apart for most colour-blind readers (Okabe and Ito's set without yellow).
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
@@ -96,10 +94,8 @@ def save_figure(figure: "Figure", target: Path) -> None:
 
 def task_curves(runs: Sequence[Sequence[dict[str, Any]]], task: int, score: str) -> NDArray[np.float64]:
     """Return the score of one task's held-out data after each arrival, (seeds, arrivals), NaN until met."""
-    return np.array(
-        [[step["tasks"].get(str(task), {}).get(score, np.nan) for step in steps] for steps in runs],
-        dtype=np.float64,
-    )
+    values = [[step["tasks"].get(str(task), {}).get(score, np.nan) for step in steps] for steps in runs]
+    return np.array(values, dtype=np.float64)
 
 
 def _by_method(results: Sequence[Result]) -> dict[str, list[list[dict[str, Any]]]]:

@@ -4,9 +4,8 @@ Made from rows and the learner alone; labels are never given to these functions.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +15,7 @@ from dbull.experiments.figures import COLOURS, MARKERS, save_figure
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Picturable", "can_be_pictured", "draw_map", "draw_pictures", "draw_prototypes", "draw_samples"]
+    from dbull.methods.dbull import DBULL
 
 Floats = NDArray[np.float64]
 
@@ -30,33 +29,13 @@ MAX_HEAT_COLUMNS = 40
 SURE_DEVIATION = 3.0  # standard deviations at which colours are full
 
 
-class Picturable(Protocol):
-    """What a learner must have; `DBULL` has it."""
-
-    cluster_ids_: Any
-    weights_: Any
-    history_: Sequence[Any]
-
-    def prototype(self, cluster: int) -> Floats:
-        """Return the decoded mean of a cluster, (d,)."""
-
-    def sample(self, n_samples: int, cluster: int | None) -> tuple[Floats, NDArray[np.int64]]:
-        """Draw decoded rows of a cluster, (n_samples, d), and their ids."""
-
-    def transform(self, X: Any) -> Floats:
-        """Return the codes of rows, (N, latent)."""
-
-    def predict(self, X: Any) -> NDArray[np.int64]:
-        """Return the ids of rows, (N,)."""
-
-
 def can_be_pictured(method: object) -> bool:
     """Return whether a method, fitted or not, has what pictures are made from."""
     return all(hasattr(method, name) for name in ("prototype", "sample", "transform"))
 
 
 def draw_pictures(
-    learner: Picturable,
+    learner: "DBULL",
     rows: NDArray[Any],
     folder: Path,
     image_shape: Sequence[int] | None = None,
@@ -81,28 +60,28 @@ def draw_pictures(
 
 
 def draw_prototypes(
-    learner: Picturable, rows: NDArray[Any], target: Path, image_shape: Sequence[int] | None = None
+    learner: "DBULL", rows: NDArray[Any], target: Path, image_shape: Sequence[int] | None = None
 ) -> None:
     """Draw the decoded mean of each cluster: as an image, or as a profile of its strongest columns."""
     from matplotlib.figure import Figure
 
-    shown = _Shown.of(learner)
-    values = np.stack([np.asarray(learner.prototype(cluster), dtype=np.float64) for cluster in shown.ids])
+    shown, which = _shown(learner)
+    values = np.stack([np.asarray(learner.prototype(cluster), dtype=np.float64) for cluster in shown])
     shape = _drawable(image_shape)
-    n_columns = min(8 if shape else 4, len(shown.ids))
-    n_rows = -(-len(shown.ids) // n_columns)
+    n_columns = min(8 if shape else 4, len(shown))
+    n_rows = -(-len(shown) // n_columns)
     width, height = (1.25, 1.55) if shape else (2.9, 2.3)
     figure = Figure(figsize=(max(6.0, width * n_columns), height * n_rows + 0.9), layout="constrained")
     panels = figure.subplots(n_rows, n_columns, squeeze=False).ravel()
-    for panel, cluster, share in zip(panels, shown.ids, shown.shares, strict=False):
-        panel.set_title(f"cluster {cluster}\n{_percent(share)} of rows", fontsize="small")
+    for panel, (cluster, share) in zip(panels, shown.items(), strict=False):
+        panel.set_title(f"cluster {cluster}\n{share} of rows", fontsize="small")
     if shape:
-        for panel, image in zip(panels, _Brightness.of(rows)(values), strict=False):
+        for panel, image in zip(panels, _brightness(values, rows), strict=False):
             panel.imshow(image.reshape(shape), cmap="gray", vmin=0, vmax=1)
             panel.set(xticks=[], yticks=[])
         note = "each is the centre of a cluster, decoded to an image"
     else:
-        deviations = _Deviation.of(rows)(values)
+        deviations = _deviations(values, rows)
         reach = 1.05 * max(1.0, float(np.abs(deviations).max()))
         for panel, profile in zip(panels, deviations, strict=False):
             _draw_profile(panel, profile, reach)
@@ -112,30 +91,26 @@ def draw_prototypes(
         note = "centre of each cluster, decoded: the columns in which it differs most from the average row"
         if values.shape[1] <= N_STRONGEST:
             note = "centre of each cluster, decoded, beside the average row"
-    for panel in panels[len(shown.ids) :]:
+    for panel in panels[len(shown) :]:
         panel.set_axis_off()
-    figure.suptitle(f"Prototypes of {shown.which}\n{note}", fontsize="medium")
+    figure.suptitle(f"Prototypes of {which}\n{note}", fontsize="medium")
     save_figure(figure, target)
 
 
 def draw_samples(
-    learner: Picturable, rows: NDArray[Any], target: Path, image_shape: Sequence[int] | None = None
+    learner: "DBULL", rows: NDArray[Any], target: Path, image_shape: Sequence[int] | None = None
 ) -> None:
     """Draw a row of decoded samples for each cluster: as images, or as lines of a heat map."""
     from matplotlib.figure import Figure
 
-    shown = _Shown.of(learner)
+    shown, which = _shown(learner)
     values = np.stack(
-        [np.asarray(learner.sample(N_SAMPLES, cluster)[0], dtype=np.float64) for cluster in shown.ids]
+        [np.asarray(learner.sample(N_SAMPLES, cluster)[0], dtype=np.float64) for cluster in shown]
     )
     shape = _drawable(image_shape)
-    n_clusters = len(shown.ids)
-    labels = [
-        f"cluster {cluster} ({_percent(share)})"
-        for cluster, share in zip(shown.ids, shown.shares, strict=True)
-    ]
+    n_clusters = len(shown)
     if shape:
-        tiles, gap = _mosaic(_Brightness.of(rows)(values).reshape(n_clusters, N_SAMPLES, *shape))
+        tiles, gap = _mosaic(_brightness(values, rows).reshape(n_clusters, N_SAMPLES, *shape))
         high = 6.5 * tiles.shape[0] / tiles.shape[1]  # inches, beside 1.6 for the names of clusters
         figure = Figure(figsize=(8.1, high + 0.8), layout="constrained")
         panel = figure.subplots()
@@ -143,19 +118,13 @@ def draw_samples(
         panel.set(yticks=(np.arange(n_clusters) + 0.5) * (shape[0] + gap) - gap / 2 - 0.5)
         note = f"each row: {N_SAMPLES} new images, drawn from one cluster and decoded"
     else:
-        deviations = _Deviation.of(rows)(values)
+        deviations = _deviations(values, rows)
         strongest = np.argsort(-np.abs(deviations.mean(1)).max(0), kind="stable")[:MAX_HEAT_COLUMNS]
         columns = np.sort(strongest)
         figure = Figure(figsize=(8.0, 0.45 * n_clusters + 1.6), layout="constrained")
         panel = figure.subplots()
-        heat = panel.imshow(
-            deviations[:, :, columns].reshape(-1, len(columns)),
-            cmap="PuOr",
-            vmin=-SURE_DEVIATION,
-            vmax=SURE_DEVIATION,
-            aspect="auto",
-            interpolation="nearest",
-        )
+        lines, limits = deviations[:, :, columns].reshape(-1, len(columns)), (-SURE_DEVIATION, SURE_DEVIATION)
+        heat = panel.imshow(lines, cmap="PuOr", clim=limits, aspect="auto", interpolation="nearest")
         for edge in range(1, n_clusters):
             panel.axhline(edge * N_SAMPLES - 0.5, color="black", linewidth=0.8)
         panel.set(yticks=(np.arange(n_clusters) + 0.5) * N_SAMPLES - 0.5, xlabel="column of the data")
@@ -165,14 +134,16 @@ def draw_samples(
         note = f"each band: {N_SAMPLES} new rows, drawn from one cluster and decoded"
         if len(columns) < values.shape[2]:
             note += f"\n{len(columns)} of {values.shape[2]} columns: those in which clusters differ most"
-    panel.set_yticklabels(labels, fontsize="small")
+    panel.set_yticklabels(
+        [f"cluster {cluster} ({share})" for cluster, share in shown.items()], fontsize="small"
+    )
     panel.tick_params(left=False, bottom=not shape, labelbottom=not shape)
     panel.spines[:].set_visible(False)
-    figure.suptitle(f"Samples of {shown.which}\n{note}", fontsize="medium")
+    figure.suptitle(f"Samples of {which}\n{note}", fontsize="medium")
     save_figure(figure, target)
 
 
-def draw_map(learner: Picturable, rows: NDArray[Any], target: Path, seed: int = 0) -> None:
+def draw_map(learner: "DBULL", rows: NDArray[Any], target: Path, seed: int = 0) -> None:
     """Draw rows as points in the plane, near where their codes are near, coloured by predicted cluster."""
     from matplotlib.figure import Figure
     from matplotlib.patheffects import withStroke
@@ -189,31 +160,16 @@ def draw_map(learner: Picturable, rows: NDArray[Any], target: Path, seed: int = 
         own = places[ids == cluster]
         # Colours come back after seven clusters, then with another marker.
         colour, marker = cluster % len(COLOURS), (cluster // len(COLOURS)) % len(MARKERS)
-        panel.scatter(
-            own[:, 0],
-            own[:, 1],
-            s=size,
-            color=COLOURS[colour],
-            marker=MARKERS[marker],
-            alpha=0.75,
-            linewidths=0,
-        )
+        look: dict[str, Any] = {"color": COLOURS[colour], "marker": MARKERS[marker], "linewidths": 0}
+        panel.scatter(own[:, 0], own[:, 1], s=size, alpha=0.75, **look)
     for cluster in clusters:
         own = places[ids == cluster]
         # A point of the cluster itself: the middle of a bent cluster may lie in another one.
         centre = own[((own - np.median(own, axis=0)) ** 2).sum(1).argmin()]
+        above = (0, 10 if len(own) < FEW_POINTS else 0)  # the number must not hide them all
         outline = [withStroke(linewidth=3.5, foreground="white")]
-        panel.annotate(
-            str(cluster),
-            centre,
-            xytext=(0, 10 if len(own) < FEW_POINTS else 0),  # the number must not hide them all
-            textcoords="offset points",
-            ha="center",
-            va="center",
-            weight="bold",
-            size=12,
-            path_effects=outline,
-        )
+        look = {"weight": "bold", "size": 12, "ha": "center", "va": "center", "path_effects": outline}
+        panel.annotate(str(cluster), centre, above, textcoords="offset points", **look)
     panel.set(xticks=[], yticks=[])
     panel.spines[:].set_color("0.8")
     figure.suptitle(
@@ -224,59 +180,29 @@ def draw_map(learner: Picturable, rows: NDArray[Any], target: Path, seed: int = 
     save_figure(figure, target)
 
 
-@dataclass(frozen=True)
-class _Shown:
-    """The clusters that get a place, in the learner's own order."""
-
-    ids: list[int]
-    shares: list[float]
-    n_all: int
-
-    @classmethod
-    def of(cls, learner: Picturable) -> "_Shown":
-        ids, shares = np.asarray(learner.cluster_ids_), np.asarray(learner.weights_, dtype=np.float64)
-        order = np.sort(np.argsort(-shares, kind="stable")[:MAX_CLUSTERS])
-        return cls([int(i) for i in ids[order]], [float(s) for s in shares[order]], len(ids))
-
-    @property
-    def which(self) -> str:
-        if self.n_all > len(self.ids):
-            return f"the {len(self.ids)} largest of {self.n_all} clusters"
-        return f"{self.n_all} cluster{'s' if self.n_all > 1 else ''}"
+def _shown(learner: "DBULL") -> tuple[dict[int, str], str]:
+    """Return the clusters that get a place, in the learner's own order, each with its share, and which."""
+    ids, shares = np.asarray(learner.cluster_ids_), np.asarray(learner.weights_, dtype=np.float64)
+    order = np.sort(np.argsort(-shares, kind="stable")[:MAX_CLUSTERS])
+    which = f"{len(ids)} cluster{'s' if len(ids) > 1 else ''}"
+    if len(ids) > MAX_CLUSTERS:
+        which = f"the {MAX_CLUSTERS} largest of {len(ids)} clusters"
+    return {int(i): _percent(share) for i, share in zip(ids[order], shares[order], strict=True)}, which
 
 
-@dataclass(frozen=True)
-class _Brightness:
-    """Values as grey or colour, 0 to 1, on one scale for all images: that of the rows."""
-
-    lowest: float
-    highest: float
-
-    @classmethod
-    def of(cls, rows: NDArray[Any]) -> "_Brightness":
-        return cls(float(rows.min()), float(rows.max()))
-
-    def __call__(self, values: Floats) -> Floats:
-        reach = self.highest - self.lowest
-        scaled: Floats = np.clip((values - self.lowest) / (reach if reach > 0 else 1.0), 0.0, 1.0)
-        return scaled
+def _brightness(values: Floats, rows: NDArray[Any]) -> Floats:
+    """Return values as grey or colour, 0 to 1, on one scale for all images: that of the rows."""
+    lowest, highest = float(rows.min()), float(rows.max())
+    scaled: Floats = np.clip((values - lowest) / (highest - lowest if highest > lowest else 1.0), 0.0, 1.0)
+    return scaled
 
 
-@dataclass(frozen=True)
-class _Deviation:
-    """Values as standard deviations from the mean of the rows, column by column; 0 where nothing varies."""
-
-    mean: Floats
-    spread: Floats
-
-    @classmethod
-    def of(cls, rows: NDArray[Any]) -> "_Deviation":
-        return cls(rows.mean(0, dtype=np.float64), rows.std(0, dtype=np.float64))
-
-    def __call__(self, values: Floats) -> Floats:
-        varies = self.spread > 0
-        deviations: Floats = np.where(varies, (values - self.mean) / np.where(varies, self.spread, 1.0), 0.0)
-        return deviations
+def _deviations(values: Floats, rows: NDArray[Any]) -> Floats:
+    """Return values as standard deviations from the mean of the rows by column; 0 where nothing varies."""
+    spread = rows.std(0, dtype=np.float64)
+    offsets = values - rows.mean(0, dtype=np.float64)
+    deviations: Floats = np.where(spread > 0, offsets / np.where(spread > 0, spread, 1.0), 0.0)
+    return deviations
 
 
 def _drawable(image_shape: Sequence[int] | None) -> tuple[int, ...] | None:

@@ -9,13 +9,11 @@ from typing import Any
 from dbull.errors import SettingsError, check_known
 from dbull.experiments.settings import MethodChoice
 
-__all__ = ["METHODS", "RegisteredMethod", "ResolvedMethod", "build", "resolve"]
-
 PCA_DIMS = "pca_dims"  # the one parameter that belongs to the projection and not to the class behind it
 
 
 @dataclass(frozen=True)
-class RegisteredMethod:
+class Method:
     """Where a method's class is found and what is set when the user sets nothing."""
 
     path: str  # "package.module:Class", imported only when used
@@ -26,71 +24,57 @@ class RegisteredMethod:
     told_true_k_as: str | None = None  # takes the true K, where the class does not declare it itself
 
 
-METHODS: Mapping[str, RegisteredMethod] = {
-    "dbull": RegisteredMethod(
-        "dbull.methods.dbull:DBULL",
-        "our networks and Dirichlet process mixture, learned together",
+_DBULL, _CURL = "dbull.methods.dbull:DBULL", "dbull.methods.competitors.curl:CURL"
+METHODS: Mapping[str, Method] = {
+    "dbull": Method(_DBULL, "our networks and Dirichlet process mixture, learned together"),
+    "dbull-paper": Method(
+        _DBULL, "the same with the paper's terms alone, on the data as they are", {"objective": "paper"}
     ),
-    "dbull-paper": RegisteredMethod(
-        "dbull.methods.dbull:DBULL",
-        "the same with the paper's terms alone, on the data as they are",
-        {"objective": "paper"},
+    "dbull-warm": Method(
+        _DBULL, "dbull, its networks pretrained on unlabelled rows of the domain", warm=True
     ),
-    "dbull-warm": RegisteredMethod(
-        "dbull.methods.dbull:DBULL",
-        "dbull, its networks pretrained on unlabelled rows of the domain",
-        warm=True,
-    ),
-    "dbull-paper-warm": RegisteredMethod(
-        "dbull.methods.dbull:DBULL",
+    "dbull-paper-warm": Method(
+        _DBULL,
         "dbull-paper, its networks pretrained on unlabelled rows of the domain",
         {"objective": "paper", "freeze": False},
         warm=True,
     ),
-    "dp-mixture": RegisteredMethod(
+    "dp-mixture": Method(
         "dbull.methods.dp_mixture:DPMixture",
         "our Dirichlet process mixture on PCA of the first arrival",
         pca_dims=10,
     ),
-    "dec": RegisteredMethod(
-        "dbull.methods.competitors.dec:DEC",
-        "deep embedded clustering, told the true number of classes",
+    "dec": Method(
+        "dbull.methods.competitors.dec:DEC", "deep embedded clustering, told the true number of classes"
     ),
-    "vade": RegisteredMethod(
-        "dbull.methods.competitors.vade:VaDE",
-        "variational deep embedding, told the true number of classes",
+    "vade": Method(
+        "dbull.methods.competitors.vade:VaDE", "variational deep embedding, told the true number of classes"
     ),
-    "vae-dp": RegisteredMethod(
+    "vae-dp": Method(
         "dbull.methods.competitors.vae_dp:VAEDP",
         "a plain variational autoencoder, then our Dirichlet process mixture of its codes",
     ),
-    "curl-f": RegisteredMethod(
-        "dbull.methods.competitors.curl:CURL",
+    "curl-f": Method(
+        _CURL,
         "CURL with a fixed number of components, told the true number of classes",
         told_true_k_as="n_clusters",
     ),
-    "curl-d": RegisteredMethod(
-        "dbull.methods.competitors.curl:CURL",
-        "CURL that adds components where rows are explained poorly",
-    ),
-    "kmeans": RegisteredMethod(
-        "dbull.experiments.baselines:KMeansTrueK",
-        "k-means, told the true number of classes",
-    ),
-    "gmm": RegisteredMethod(
+    "curl-d": Method(_CURL, "CURL that adds components where rows are explained poorly"),
+    "kmeans": Method("dbull.experiments.baselines:KMeansTrueK", "k-means, told the true number of classes"),
+    "gmm": Method(
         "sklearn.mixture:GaussianMixture",
         "scikit-learn's mixture on PCA, told the true number of classes, refitted on all rows so far",
         {"n_init": 5},
         pca_dims=10,
         told_true_k_as="n_components",
     ),
-    "bgmm": RegisteredMethod(
+    "bgmm": Method(
         "sklearn.mixture:BayesianGaussianMixture",
         "scikit-learn's variational mixture on PCA, refitted on all rows so far",
         {"n_components": 30},
         pca_dims=10,
     ),
-    "umap-hdbscan": RegisteredMethod(
+    "umap-hdbscan": Method(
         "dbull.experiments.baselines:UmapHdbscan",
         "UMAP, then HDBSCAN, refitted on all rows so far (extra: umap)",
     ),
@@ -180,9 +164,9 @@ def build(method: ResolvedMethod, watch: Callable[[Any], object] | None = None) 
     return FirstArrivalPCA(learner, method.pca_dims, method.seed)
 
 
-def _entry(choice: MethodChoice) -> RegisteredMethod:
+def _entry(choice: MethodChoice) -> Method:
     if choice.path is not None:
-        return RegisteredMethod(choice.path, "given by path")
+        return Method(choice.path, "given by path")
     assert choice.name is not None
     check_known("method", choice.name, METHODS)
     return METHODS[choice.name]

@@ -28,8 +28,6 @@ try:
 except ImportError:  # not a POSIX system: two runs into one folder at once are then not caught
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["Result", "RunFolder", "find_results", "read_steps"]
-
 Record = dict[str, Any]
 MOVED = re.compile(r"^dbull\.methods\.(?=(dec|vade|vae_dp|curl):)")  # into a room of their own
 

@@ -21,19 +21,23 @@ from dbull.experiments.results import RunFolder
 from dbull.experiments.scoring import Scorer, final_record
 from dbull.experiments.settings import BenchSettings, MethodChoice
 
-__all__ = ["Learning", "RunDone", "StepDone", "Watch", "bench", "run", "run_folder"]
-
 SETTINGS_FORMAT = 1
 PICTURES = "pictures"  # their folder beside the records of a run
 
 
 @dataclass(frozen=True)
-class Learning:
-    """A method told how the learning of an arrival goes."""
+class _Event:
+    """Something about one run."""
 
     scenario: str
     method: str
     seed: int
+
+
+@dataclass(frozen=True)
+class Learning(_Event):
+    """A method told how the learning of an arrival goes."""
+
     arrival: int
     n_arrivals: int
     progress: Any  # what the method tells; `DBULL` gives `Progress`
@@ -43,12 +47,9 @@ Watch = Callable[[Learning], object]
 
 
 @dataclass(frozen=True)
-class StepDone:
+class StepDone(_Event):
     """One arrival was predicted, scored and learnt."""
 
-    scenario: str
-    method: str
-    seed: int
     n_arrivals: int
     record: dict[str, Any]
     seconds: float
@@ -56,12 +57,9 @@ class StepDone:
 
 
 @dataclass(frozen=True)
-class RunDone:
+class RunDone(_Event):
     """One result folder is complete."""
 
-    scenario: str
-    method: str
-    seed: int
     folder: Path
     final: dict[str, Any]
     was_done: bool  # it was complete before, and was left alone
@@ -113,16 +111,18 @@ def run(
     the interrupted run had written must come out the same to the byte.
     """
     scorer = Scorer(stream)
-    method = resolve(choice, stream.seed, scorer.true_k, _image_shape(stream))
-    n_arrivals = len(stream.arrivals)
+    # Rows of other data than grey images have no shape that a method could use.
+    grey = stream.kind == "images" and len(stream.sample_shape) == 2
+    method = resolve(choice, stream.seed, scorer.true_k, stream.sample_shape if grey else None)
+    which, n_arrivals = (stream.name, method.label, stream.seed), len(stream.arrivals)
 
     def tell(progress: Any) -> None:
         if watch is not None:
-            watch(Learning(stream.name, method.label, stream.seed, learner.n_learnt, n_arrivals, progress))
+            watch(Learning(*which, learner.n_learnt, n_arrivals, progress))
 
     built = build(method, tell)
     learner = _Learner(built, method.label, n_arrivals, set_by_user=tuple(choice.parameters))
-    path = run_folder(out, stream.name, method.label, stream.seed)
+    path = run_folder(out, *which)
     described = _settings_record(stream, method, learner.way)
     with RunFolder.open(path, described, describe_environment()) as folder:
         was_done = folder.finished
@@ -138,26 +138,11 @@ def run(
         drawn: list[Path] = []
         if pictures and not was_done and can_be_pictured(built):
             # After the final record: a picture that cannot be written must not cost the scores.
-            held_out = _read_only(scorer.held_out_rows(len(stream.arrivals) - 1))
+            held_out = _read_only(scorer.held_out_rows(n_arrivals - 1))
             shape = stream.sample_shape if stream.kind == "images" else getattr(built, "image_shape", None)
             drawn = draw_pictures(built, held_out, path / PICTURES, shape, stream.seed)
         warned = [text for timing in folder.timings() for text in timing["warnings"]]
-        yield RunDone(
-            stream.name,
-            method.label,
-            stream.seed,
-            path,
-            folder.final(),
-            was_done,
-            tuple(warned),
-            tuple(drawn),
-        )
-
-
-def _image_shape(stream: Scenario) -> tuple[int, ...] | None:
-    """Return (height, width) of grey images; rows of other data have no shape that a method could use."""
-    grey = stream.kind == "images" and len(stream.sample_shape) == 2
-    return stream.sample_shape if grey else None
+        yield RunDone(*which, path, folder.final(), was_done, tuple(warned), tuple(drawn))
 
 
 def run_folder(out: Path, scenario_name: str, method: str, seed: int) -> Path:
@@ -176,13 +161,8 @@ def _steps(stream: Scenario, learner: "_Learner", scorer: Scorer, folder: RunFol
         held_out = scorer.held_out_rows(arrival.index)
         ids_held_out = learner.predict(held_out)
         answered = perf_counter()
-        record = scorer.step_record(
-            arrival.index,
-            ids_before,
-            ids_held_out,
-            learner.present_ids(earlier) if earlier is not None else None,
-            learner.n_clusters,
-        )
+        present = learner.present_ids(earlier) if earlier is not None else None
+        record = scorer.step_record(arrival.index, ids_before, ids_held_out, present, learner.n_clusters)
         timing = {
             "arrival": arrival.index,
             "learn_seconds": learnt - predicted,
@@ -193,15 +173,9 @@ def _steps(stream: Scenario, learner: "_Learner", scorer: Scorer, folder: RunFol
         }
         replayed = folder.add_step(record, timing)
         earlier = ids_held_out
-        yield StepDone(
-            stream.name,
-            learner.label,
-            stream.seed,
-            len(stream.arrivals),
-            record,
-            perf_counter() - started,
-            replayed,
-        )
+        seconds = perf_counter() - started
+        which = (stream.name, learner.label, stream.seed)
+        yield StepDone(*which, len(stream.arrivals), record, seconds, replayed)
 
 
 class _Learner:
@@ -241,13 +215,11 @@ class _Learner:
         self.warnings = [f"{warning.category.__name__}: {warning.message}" for warning in caught]
 
     def _learn(self, x: NDArray[np.float32]) -> None:
-        if self.way == "fit":
-            self._method.fit(x)
-        elif self.way == "partial_fit":
-            self._method.partial_fit(x)
-        else:
+        if self.way == "refit-on-all-rows":
             self._kept.append(x)
             self._method.fit(np.concatenate(self._kept))
+        else:
+            getattr(self._method, self.way)(x)
 
     def predict(self, x: NDArray[np.float32]) -> NDArray[np.int64]:
         return self._checked(self._method.predict(_read_only(x)), len(x), "predict")
@@ -291,9 +263,7 @@ def _settings_record(stream: Scenario, method: ResolvedMethod, way: str) -> dict
         "seed": stream.seed,
         "method": method.label,
         "path": method.path,
-        "parameters": {
-            key: _for_json(value) for key, value in method.parameters.items() if key != method.watched_as
-        },
+        "parameters": {k: _for_json(v) for k, v in method.parameters.items() if k != method.watched_as},
         "pca_dims": method.pca_dims,
         "learning": way,
         "told_true_k": method.told_true_k,
@@ -314,8 +284,7 @@ def _for_json(value: Any) -> Any:
 
 def _cost(folder: RunFolder, peak: PeakMemory) -> dict[str, Any]:
     timings = folder.timings()
-    learn = sum(timing["learn_seconds"] for timing in timings)
-    predict = sum(timing["predict_seconds"] for timing in timings)
+    learn, predict = (sum(one[f"{verb}_seconds"] for one in timings) for verb in ("learn", "predict"))
     return {
         "seconds": learn + predict,
         "learn_seconds": learn,

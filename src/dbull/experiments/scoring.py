@@ -22,8 +22,6 @@ from dbull.metrics import (
     per_class_scores,
 )
 
-__all__ = ["Scorer", "final_record", "score_matrix"]
-
 Ids = NDArray[np.int64]
 
 
@@ -67,7 +65,7 @@ class Scorer:
             was learnt, in present names; None for the first arrival
         n_clusters : clusters the method says it has; None if it does not say
         """
-        parts = self._seen(arrival)
+        parts, own_labels = self._seen(arrival), self._arrival_labels[arrival]
         labels = np.concatenate([part.y_true for part in parts])
         ends = np.cumsum([len(part.y_true) for part in parts])
         ids_by_task = dict(zip([part.task for part in parts], np.split(ids_held_out, ends[:-1]), strict=True))
@@ -75,8 +73,8 @@ class Scorer:
         record: dict[str, Any] = {
             "arrival": arrival,
             "task": self._arrival_tasks[arrival],
-            "rows": len(self._arrival_labels[arrival]),
-            "before_learning": None,
+            "rows": len(own_labels),
+            "before_learning": None if ids_before is None else clustering_scores(own_labels, ids_before),
             "tasks": {
                 str(part.task): clustering_scores(part.y_true, ids_by_task[part.task]) for part in parts
             },
@@ -87,8 +85,6 @@ class Scorer:
             "n_classes": len(self._classes(self.tasks_seen(arrival))),
             "id_stability": None,
         }
-        if ids_before is not None:
-            record["before_learning"] = clustering_scores(self._arrival_labels[arrival], ids_before)
         if ids_resolved is not None:
             earlier = np.concatenate([ids_by_task[task] for task in self.tasks_seen(arrival - 1)])
             record["id_stability"] = id_stability(ids_resolved, earlier)
@@ -119,9 +115,7 @@ def final_record(steps: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "rows": sum(step["rows"] for step in steps),
         "scores": last["cumulative"],
         "per_class": last["per_class"],
-        "n_clusters": last["n_clusters"],
-        "n_clusters_used": last["n_clusters_used"],
-        "n_classes": last["n_classes"],
+        **{name: last[name] for name in ("n_clusters", "n_clusters_used", "n_classes")},
         "n_clusters_error": last["n_clusters"] - last["n_classes"],
         "id_stability": float(np.mean(stabilities)) if stabilities else None,
         "tasks": _tasks(steps),
@@ -135,14 +129,9 @@ def score_matrix(steps: Sequence[dict[str, Any]], score: str) -> NDArray[np.floa
 
     Columns are the tasks of the stream in ascending order.
     """
-    tasks, ends = _tasks(steps), _phase_ends(steps)
-    matrix = np.full((len(ends), len(tasks)), np.nan)
-    for row, end in enumerate(ends):
-        for column, task in enumerate(tasks):
-            scores = steps[end]["tasks"].get(str(task))
-            if scores is not None:
-                matrix[row, column] = scores[score]
-    return matrix
+    tasks = _tasks(steps)
+    phases = [steps[end]["tasks"] for end in _phase_ends(steps)]
+    return np.array([[phase.get(str(task), {}).get(score, np.nan) for task in tasks] for phase in phases])
 
 
 def _tasks(steps: Sequence[dict[str, Any]]) -> list[int]:

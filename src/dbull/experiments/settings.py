@@ -14,14 +14,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = [
-    "BenchSettings",
-    "MethodChoice",
-    "parse_assignments",
-    "parse_seeds",
-    "read_config",
-]
-
 DEFAULT_OUT = Path("results")
 MAX_SEEDS = 10_000  # in one range; more is a slip of the finger
 CONFIG_KEYS = ("scenario", "seeds", "out", "methods")
@@ -135,7 +127,7 @@ def _from_table(table: dict[str, Any]) -> BenchSettings:
         scenario=scenario,
         methods=tuple(_method_from_table(entry) for entry in methods),
         seeds=_seeds_from(table.get("seeds", [0])),
-        out=Path(_of_type(table, "out", str, "a folder")) if "out" in table else DEFAULT_OUT,
+        out=Path(_of_type({"out": str(DEFAULT_OUT), **table}, "out", str, "a folder")),
     )
 
 
@@ -143,15 +135,11 @@ def _method_from_table(entry: object) -> MethodChoice:
     if not isinstance(entry, dict):
         raise SettingsError(f"methods must be tables [[methods]], got {entry!r}")
     _refuse_unknown("key of [[methods]]", entry, METHOD_KEYS)
-    text = {
-        key: _of_type(entry, key, str, "text") if key in entry else None for key in ("name", "path", "label")
-    }
-    return MethodChoice(
-        name=text["name"],
-        path=text["path"],
-        label=text["label"] or "",
-        parameters=_of_type(entry, "settings", dict, "a table of parameters") if "settings" in entry else {},
+    name, path, label = (
+        _of_type(entry, key, str, "text") if key in entry else None for key in ("name", "path", "label")
     )
+    parameters = _of_type({"settings": {}, **entry}, "settings", dict, "a table of parameters")
+    return MethodChoice(name, path, label or "", parameters)
 
 
 def _seeds_from(value: object) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -10,29 +11,9 @@ from dbull.errors import ResultsError, check_known
 from dbull.experiments.results import Result
 from dbull.metrics import SCORE_NAMES
 
-__all__ = [
-    "COUNTS",
-    "DEFAULT_COLUMNS",
-    "PLAIN",
-    "Row",
-    "Summary",
-    "column_names",
-    "refuse_unlike",
-    "score_matrices",
-    "summarise",
-]
-
 DEFAULT_COLUMNS = (
-    "nmi_geometric",
-    "ari",
-    "homogeneity",
-    "v_measure",
-    "accuracy_hungarian",
-    "forgetting.nmi_geometric",
-    "id_stability",
-    "n_clusters",
-    "n_classes",
-    "seconds",
+    *("nmi_geometric", "ari", "homogeneity", "v_measure", "accuracy_hungarian", "forgetting.nmi_geometric"),
+    *("id_stability", "n_clusters", "n_classes", "seconds"),
 )
 LIFELONG = ("average", "forgetting", "backward_transfer")
 COUNTS = ("n_clusters", "n_clusters_used", "n_classes")
@@ -76,14 +57,11 @@ def summarise(results: Sequence[Result], columns: Sequence[str] = DEFAULT_COLUMN
     for column in columns:
         check_known("column", column, column_names())
     refuse_unlike(results)
-    return tuple(
-        _row(
-            group,
-            None,
-            {column: _summary([_value(result, column) for result in group]) for column in columns},
-        )
-        for group in _groups(results)
-    )
+    rows = []
+    for group in _groups(results):
+        cells = {column: _summary([_value(result, column) for result in group]) for column in columns}
+        rows.append(_row(group, None, cells))
+    return tuple(rows)
 
 
 def score_matrices(results: Sequence[Result], score: str) -> tuple[Row, ...]:
@@ -132,14 +110,9 @@ def refuse_unlike(results: Sequence[Result]) -> None:
 
 def _settings_but_seed(result: Result) -> dict[str, Any]:
     """Settings that must agree over seeds; what the seed itself decides is left out."""
-    kept = {
-        key: value for key, value in result.settings.items() if key not in {"seed", "scenario_fingerprint"}
-    }
-    kept["parameters"] = {
-        key: value
-        for key, value in kept["parameters"].items()
-        if (key, value) != ("random_state", result.seed)
-    }
+    kept = {k: v for k, v in result.settings.items() if k not in {"seed", "scenario_fingerprint"}}
+    decided = ("random_state", result.seed)
+    kept["parameters"] = {k: v for k, v in kept["parameters"].items() if (k, v) != decided}
     return kept
 
 
@@ -148,15 +121,11 @@ def _value(result: Result, column: str) -> float | None:
     kind, dot, score = column.partition(".")
     if dot:
         value = final["lifelong"][score][kind]
-    elif column in SCORE_NAMES:
-        value = final["scores"][column]
     elif column == "peak_memory_mib":
         peak = final["cost"]["peak_memory_bytes"]
         value = None if peak is None else peak / 2**20
-    elif column in ("seconds", "learn_seconds"):
-        value = final["cost"][column]
     else:
-        value = final[column]
+        value = {**final, **final["cost"], **final["scores"]}[column]
     return None if value is None else float(value)
 
 
@@ -170,14 +139,11 @@ def _summary(values: Sequence[float | None]) -> Summary | None:
 
 def _groups(results: Sequence[Result]) -> list[list[Result]]:
     """Results of the same scenario and method together, in order of name and seed."""
-    groups: dict[tuple[str, str], list[Result]] = {}
-    for result in sorted(results, key=lambda r: (r.scenario, r.method, r.seed)):
-        groups.setdefault((result.scenario, result.method), []).append(result)
-    return list(groups.values())
+    ordered = sorted(results, key=lambda r: (r.scenario, r.method, r.seed))
+    return [list(group) for _, group in groupby(ordered, key=lambda r: (r.scenario, r.method))]
 
 
 def _row(group: Sequence[Result], after: str | None, columns: dict[str, Summary | None]) -> Row:
     told = any(result.settings["told_true_k"] is not None for result in group)
-    return Row(
-        group[0].scenario, group[0].method, told, tuple(result.seed for result in group), after, columns
-    )
+    seeds = tuple(result.seed for result in group)
+    return Row(group[0].scenario, group[0].method, told, seeds, after, columns)

@@ -7,8 +7,6 @@ from dataclasses import asdict
 from dbull.errors import check_known
 from dbull.experiments.summary import COUNTS, PLAIN, Row, Summary
 
-__all__ = ["FORMATS", "HEADINGS", "render"]
-
 FORMATS = ("text", "markdown", "latex", "json")
 HEADINGS = {
     "nmi_geometric": "NMI",
@@ -77,12 +75,7 @@ def _head(rows: Sequence[Row]) -> list[str]:
 def _cells(row: Row) -> list[str]:
     method = row.method + (" (told K)" if row.told_true_k else "")
     after = [] if row.after is None else [row.after]
-    return [
-        method,
-        *after,
-        str(len(row.seeds)),
-        *(_cell(column, value) for column, value in row.columns.items()),
-    ]
+    return [method, *after, str(len(row.seeds)), *(_cell(name, value) for name, value in row.columns.items())]
 
 
 def _text(title: str, rows: Sequence[Row], width: int | None) -> str:
@@ -118,16 +111,6 @@ def _markdown(head: list[str], body: list[list[str]]) -> str:
 
 def _latex(head: list[str], body: list[list[str]]) -> str:
     escaped = [[cell.replace("_", r"\_").replace("%", r"\%") for cell in cells] for cells in [head, *body]]
-    lines = [" & ".join(cells) + r" \\" for cells in escaped]
-    alignment = "ll" + "r" * (len(head) - 2)
-    return "\n".join(
-        [
-            rf"\begin{{tabular}}{{{alignment}}}",
-            r"\hline",
-            lines[0],
-            r"\hline",
-            *lines[1:],
-            r"\hline",
-            r"\end{tabular}",
-        ]
-    )
+    names, *lines = [" & ".join(cells) + r" \\" for cells in escaped]
+    begin = rf"\begin{{tabular}}{{ll{'r' * (len(head) - 2)}}}"
+    return "\n".join([begin, r"\hline", names, r"\hline", *lines, r"\hline", r"\end{tabular}"])

@@ -4,19 +4,36 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dbull.experiments.figures import COLOURS, MAX_MARKED, save_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["draw_training"]
-
 # Stages whose epochs are drawn. Layer-wise pretraining measures another error, of each layer by itself.
 STAGES = {"represent": "networks alone", "joint": "networks and clusters in turn"}
 SHADES = {"represent": "0.95", "joint": "0.87"}
 NARROWEST = 0.3  # a stage's width as a share of all epochs: a few epochs after many must stay readable
+
+
+class _Curve(NamedTuple):
+    """One of the terms of the objective."""
+
+    title: str
+    better: str
+    value: Callable[[Any], float | None]  # of an epoch; None where it has no meaning
+
+
+CURVES = (
+    _Curve("reconstruction", "higher", lambda t: t.reconstruction),
+    _Curve(
+        "fit of codes to clusters: log prior + entropy",
+        "higher",
+        lambda t: t.log_prior + t.entropy if t.log_prior or t.entropy else None,
+    ),
+    _Curve("neighbourhood loss: are neighbours still together?", "lower", lambda t: t.neighbourhood or None),
+)
 
 
 @dataclass(frozen=True)
@@ -40,44 +57,25 @@ def draw_training(history: Sequence[Any], target: Path) -> None:
 
     stretches = _stretches(history)
     terms = [progress.terms for stretch in stretches for progress in stretch.epochs]
-    curves: list[tuple[str, str, Callable[[Any], float | None]]] = []
-    if terms:
-        curves.append(("reconstruction", "nats per row\nhigher is better", lambda t: t.reconstruction))
-    if any(t.log_prior or t.entropy for t in terms):
-        curves.append(
-            (
-                "fit of codes to clusters: log prior + entropy",
-                "nats per row\nhigher is better",
-                lambda t: t.log_prior + t.entropy if t.log_prior or t.entropy else None,
-            )
-        )
-    if any(t.neighbourhood for t in terms):
-        curves.append(
-            (
-                "neighbourhood loss: are neighbours still together?",
-                "nats per row\nlower is better",
-                lambda t: t.neighbourhood or None,
-            )
-        )
+    curves = [curve for curve in CURVES if any(curve.value(t) is not None for t in terms)]
     n_panels = len(curves) + 1
     figure = Figure(figsize=(7.5, 1.75 * n_panels + 1.0), layout="constrained")
     panels = figure.subplots(n_panels, 1, sharex=True, squeeze=False)[:, 0]
-    for i, (title, unit, value) in enumerate(curves):
-        _draw_curve(panels[i], stretches, value, COLOURS[i])
-        panels[i].set_title(title, fontsize="medium", loc="left")
-        panels[i].set_ylabel(unit, fontsize="small")
+    for i, curve in enumerate(curves):
+        _draw_curve(panels[i], stretches, curve.value, COLOURS[i])
+        panels[i].set_title(curve.title, fontsize="medium", loc="left")
+        panels[i].set_ylabel(f"nats per row\n{curve.better} is better", fontsize="small")
     _draw_components(panels[-1], history, stretches)
     for panel in panels:
         for stretch in stretches:
-            panel.axvspan(
-                stretch.left, stretch.at(len(stretch.epochs)), color=SHADES[stretch.stage], lw=0, zorder=0
-            )
+            right = stretch.at(len(stretch.epochs))
+            panel.axvspan(stretch.left, right, color=SHADES[stretch.stage], lw=0, zorder=0)
         panel.spines[["top", "right"]].set_visible(False)
     _label_axis(panels[-1], stretches)
-    done = [progress for progress in history if progress.stage == "done"]
-    found = (
-        f"{done[-1].n_components} components in {done[-1].n_clusters} clusters" if done else "not complete"
-    )
+    found = "not complete"
+    for progress in history:
+        if progress.stage == "done":
+            found = f"{progress.n_components} components in {progress.n_clusters} clusters"
     stages = [f"{shade}: {STAGES[stage]}" for stage, shade in (("represent", "light"), ("joint", "dark"))]
     caption = f"\nshading, {'; '.join(stages)}" if stretches else ""
     figure.suptitle(f"Course of training: {found}{caption}", fontsize="medium")
@@ -107,8 +105,12 @@ def _draw_curve(
             if (known := value(progress.terms)) is not None
         ]
         if points:
-            marker = "o" if len(points) <= MAX_MARKED else None
-            panel.plot(*zip(*points, strict=True), color=colour, linewidth=1.5, marker=marker, markersize=3.5)
+            _draw_line(panel, points, colour)
+
+
+def _draw_line(panel: "Axes", points: Sequence[tuple[float, float]], colour: str) -> None:
+    marker = "o" if len(points) <= MAX_MARKED else None
+    panel.plot(*zip(*points, strict=True), color=colour, linewidth=1.5, marker=marker, markersize=3.5)
 
 
 def _draw_components(panel: "Axes", history: Sequence[Any], stretches: Sequence[_Stretch]) -> None:
@@ -128,17 +130,10 @@ def _draw_components(panel: "Axes", history: Sequence[Any], stretches: Sequence[
         gone = sum(len(move.gone) for move in progress.moves)
         for count, sign, colour, height in ((born, "▲", COLOURS[0], 5), (gone, "▼", COLOURS[1], 16)):
             if count:
-                panel.annotate(
-                    f"{sign} {count}",
-                    points[-1],
-                    xytext=(0, height),
-                    textcoords="offset points",
-                    ha="center",
-                    color=colour,
-                    fontsize="small",
-                )
-    marker = "o" if len(points) <= MAX_MARKED else None
-    panel.plot(*zip(*points, strict=True), color="black", linewidth=1.5, marker=marker, markersize=3.5)
+                look: dict[str, Any] = {"color": colour, "fontsize": "small", "ha": "center"}
+                above = (0, height)
+                panel.annotate(f"{sign} {count}", points[-1], above, textcoords="offset points", **look)
+    _draw_line(panel, points, "black")
     top = max(number for _, number in points)
     panel.set_ylim(0, 1.5 * top + 1)  # room for the numbers
     panel.set_title("components of the mixture: ▲ born, ▼ merged or dissolved", fontsize="medium", loc="left")

@@ -15,8 +15,6 @@ from dbull.report.data import Cluster, CodeMap, Feature, FormerCluster, ReportDa
 from dbull.report.history import arrivals_of, happenings_of, lanes_of, rows_per_arrival
 from dbull.report.images import as_picture, drawable_shape
 
-__all__ = ["build_report"]
-
 Floats = NDArray[np.float64]
 
 MAX_CARDS = 120  # the largest clusters are shown
@@ -25,7 +23,7 @@ MOST_DRAWS = 120  # codes of one cluster, for the map and the average
 N_SAMPLES = 6
 N_FEATURES = 6
 N_NEIGHBOURS = 3
-SEED = 0  # of the draws: the same model gives the same page
+KEPT = ("id", "name", "status", "rows", "first_seen", "last_seen", "spread")  # of a record as it is
 
 
 def build_report(
@@ -46,29 +44,24 @@ def build_report(
     written
         When the page is made, if it shall say so.
     """
-    table = model.clusters_
-    events = model.events_
+    table, events = model.clusters_, model.events_
     arrivals = arrivals_of(events)
-    living = [record for record in table if record["status"] in ("active", "retired")]
+    living = [record for record in table if record["status"] != "merged"]
     living.sort(key=lambda record: (-record["rows"], record["id"]))
     shown = living[:MAX_CARDS]
     n_draws = max(20, min(MOST_DRAWS, MAX_MAP_POINTS // len(shown)))
-    codes = {record["id"]: _codes(model, record["id"], n_draws) for record in shown}
+    # The same seed each time: the same model gives the same page.
+    codes = {c: model.sample_codes(n_draws, c, random_state=c)[0] for c in (record["id"] for record in shown)}
     brought = rows_per_arrival(arrivals, lambda cluster: int(model.resolve([cluster])[0]))
     painter = _Painter(model, codes, {record["id"]: record["weight"] or 0.0 for record in shown})
     near = _neighbours(codes, {record["id"]: record["spread"] for record in shown})
+    former = _former(model, table)
     clusters = tuple(
         Cluster(
-            id=record["id"],
-            name=record["name"],
-            status=record["status"],
-            rows=record["rows"],
+            **{name: record[name] for name in KEPT},
             weight=record["weight"] or 0.0,
-            first_seen=record["first_seen"],
-            last_seen=record["last_seen"],
-            spread=record["spread"],
             parents=tuple(record["parents"]),
-            absorbed=_absorbed(model, table, record["id"]),
+            absorbed=tuple(one.id for one in former if one.successor == record["id"]),
             rows_per_arrival=brought.get(record["id"], (0,) * len(arrivals)),
             prototype=painter.prototype(record["id"]),
             samples=painter.samples(record["id"]),
@@ -83,7 +76,7 @@ def build_report(
         n_rows=int(model.state_.n_rows),
         n_clusters=len(living),
         clusters=clusters,
-        former=_former(model, table),
+        former=former,
         lanes=lanes_of(table, events, arrivals),
         arrivals=arrivals,
         happenings=happenings_of(events),
@@ -94,10 +87,6 @@ def build_report(
         versions=_versions(),
         written=written,
     )
-
-
-def _codes(model: DBULL, cluster: int, n_draws: int) -> Floats:
-    return model.sample_codes(n_draws, cluster, random_state=SEED + cluster)[0]
 
 
 class _Painter:
@@ -111,20 +100,15 @@ class _Painter:
         self._low = float(view.shift.min())
         self._high = float((view.shift + view.scale).max())
         if self._shape is None:
-            names = getattr(model, "feature_names_in_", None)
-            n_columns = model.n_features_in_
-            self._names = (
-                [f"column {i}" for i in range(n_columns)] if names is None else list(map(str, names))
-            )
+            numbered = [f"column {i}" for i in range(model.n_features_in_)]
+            self._names = list(map(str, getattr(model, "feature_names_in_", numbered)))
             self._mean, self._std = _average(
                 [model.inverse_transform(drawn) for drawn in codes.values()],
                 [weights[cluster] for cluster in codes],
             )
 
     def prototype(self, cluster: int) -> NDArray[np.uint8] | None:
-        if self._shape is None:
-            return None
-        return self._picture(self._model.prototype(cluster))
+        return None if self._shape is None else self._picture(self._model.prototype(cluster))
 
     def samples(self, cluster: int) -> tuple[NDArray[np.uint8], ...]:
         if self._shape is None:
@@ -183,22 +167,11 @@ def _code_map(codes: Mapping[int, Floats]) -> CodeMap:
     return CodeMap(plane, float(variance[:2].sum() / variance.sum()) if variance.sum() > 0 else 1.0)
 
 
-def _absorbed(model: DBULL, table: Sequence[Mapping[str, Any]], cluster: int) -> tuple[int, ...]:
-    merged = [record["id"] for record in table if record["status"] == "merged"]
-    return tuple(c for c in merged if int(model.resolve([c])[0]) == cluster)
-
-
 def _former(model: DBULL, table: Sequence[Mapping[str, Any]]) -> tuple[FormerCluster, ...]:
     return tuple(
-        FormerCluster(
-            record["id"],
-            record["name"],
-            record["status"],
-            record["first_seen"],
-            int(model.resolve([record["id"]])[0]) if record["status"] == "merged" else None,
-        )
-        for record in table
-        if record["status"] in ("merged", "dissolved")
+        FormerCluster(one["id"], one["name"], one["first_seen"], int(model.resolve([one["id"]])[0]))
+        for one in table
+        if one["status"] == "merged"
     )
 
 
@@ -208,33 +181,25 @@ def _settings(model: DBULL) -> tuple[dict[str, str], dict[str, str]]:
     given: dict[str, str] = {}
     defaults: dict[str, str] = {}
     for name, value in sorted(model.get_params().items()):
-        if name == "callback":
-            continue
-        text = getattr(value, "__name__", None) or str(value)
-        (defaults if _same(value, usual[name]) else given)[name] = text
+        if name != "callback":
+            same = type(value) is type(usual[name]) and bool(value == usual[name])
+            (defaults if same else given)[name] = getattr(value, "__name__", None) or str(value)
     return given, defaults
-
-
-def _same(value: Any, other: Any) -> bool:
-    return type(value) is type(other) and bool(value == other)
 
 
 def _facts(model: DBULL) -> dict[str, str]:
     state = model.state_
-    shape = state.vae.shape
+    shape, n_before = state.vae.shape, state.n_pretrain_rows
     networks = " → ".join(map(str, (shape.n_inputs, *shape.hidden_dims, shape.latent_dim)))
-    facts = {
+    return {
         "Kind of data": state.kind,
         "Columns": f"{model.n_features_in_:,}",
         "Encoder": f"{shape.encoder} ({networks})" if state.vae.learns else shape.encoder,
         "Decoder describes": shape.likelihood,
         "Mixture components": f"{state.memory.n_components:,}",
-        "Rows the networks saw beforehand": f"{state.n_pretrain_rows:,}",
+        **({"Rows the networks saw beforehand": f"{n_before:,}"} if n_before else {}),
         "Kept of rows": "statistics and summaries, see docs/privacy.md",
     }
-    if not state.n_pretrain_rows:
-        del facts["Rows the networks saw beforehand"]
-    return facts
 
 
 def _versions() -> dict[str, str]:

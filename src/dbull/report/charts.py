@@ -1,16 +1,15 @@
-"""Small charts as inline SVG. `Markup.format` escapes what it is given; colours come from the CSS."""
+"""Small charts as inline SVG; colours come from the CSS. Texts of other people go through `escape`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from dbull.report.data import ArrivalPoint, CodeMap
-
-__all__ = ["bars", "code_map", "hue", "line_chart"]
 
 WIDTH, HEIGHT = 340, 170  # of a chart, in units of its own
 LEFT, RIGHT, TOP, BOTTOM = 46, 12, 12, 26
@@ -26,24 +25,17 @@ def hue(cluster: int) -> int:
 
 def bars(counts: Sequence[int], label: str) -> Markup:
     """Draw rows per arrival; what is said to those who do not see it is the numbers themselves."""
-    n, high = max(1, len(counts)), 36
-    step = 200 / n
+    high, step, top = 36, 200 / max(1, len(counts)), max([*counts, 1])
     gap = min(2.0, step * 0.2)
-    top = max([*counts, 1])
     parts = [
-        Markup('<rect x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"{}/>').format(
-            i * step + gap / 2,
-            high - max(1.5, count / top * high),
-            step - gap,
-            max(1.5, count / top * high),
-            Markup("") if count else Markup(' class="none"'),
-        )
-        for i, count in enumerate(counts)
+        f'<svg class="bars" viewBox="0 0 200 {high}" preserveAspectRatio="none" role="img" '
+        f'aria-label="{escape(label)}">'
     ]
-    return Markup(
-        '<svg class="bars" viewBox="0 0 200 {}" preserveAspectRatio="none" role="img" aria-label="{}">'
-        "{}</svg>"
-    ).format(high, label, Markup("").join(parts))
+    for i, count in enumerate(counts):
+        tall, none = max(1.5, count / top * high), "" if count else ' class="none"'
+        place = f'x="{i * step + gap / 2:.1f}" y="{high - tall:.1f}"'
+        parts.append(f'<rect {place} width="{step - gap:.1f}" height="{tall:.1f}"{none}/>')
+    return Markup("".join([*parts, "</svg>"]))
 
 
 @dataclass(frozen=True)
@@ -72,7 +64,7 @@ def line_chart(
     """Draw one value over the arrivals, a dot for each; arrivals without it are left out."""
     known = [(a.number, value) for a in arrivals if (value := value_of(a)) is not None]
     if not known:
-        return Markup('<p class="quiet">Not known yet: {}.</p>').format(label.lower())
+        return Markup(f'<p class="quiet">Not known yet: {escape(label.lower())}.</p>')
     values = [value for _, value in known]
     low = min(values) if limits[0] is None else limits[0]
     high = max(values) if limits[1] is None else limits[1]
@@ -81,36 +73,22 @@ def line_chart(
         low, high = low - (pad if limits[0] is None else 0.0), high + pad
     across = Scale(arrivals[0].number, arrivals[-1].number, LEFT + 6, WIDTH - RIGHT - 6)
     up = Scale(low, high, HEIGHT - BOTTOM, TOP)
-    grid = [
-        Markup(
-            '<line class="grid" x1="{}" x2="{}" y1="{:.1f}" y2="{:.1f}"/>'
-            '<text class="tick" x="{}" y="{:.1f}" text-anchor="end">{}</text>'
-        ).format(LEFT, WIDTH - RIGHT, up(at), up(at), LEFT - 6, up(at) + 4, say(at))
-        for at in (low, (low + high) / 2, high)
-    ]
-    ticks = [
-        Markup('<text class="tick" x="{:.1f}" y="{}" text-anchor="middle">{}</text>').format(
-            across(number), HEIGHT - 8, number + 1
-        )
-        for number in _some([a.number for a in arrivals], 8)
-    ]
-    line = " ".join(f"{across(number):.1f},{up(value):.1f}" for number, value in known)
-    dots = [
-        Markup('<circle class="dot" cx="{:.1f}" cy="{:.1f}" r="{}"><title>{}</title></circle>').format(
-            across(number),
-            up(value),
-            4 if len(known) <= 40 else 2,
-            f"arrival {number + 1}: {say(value)}",
-        )
-        for number, value in known
-    ]
     spoken = f"{label}. " + ", ".join(f"arrival {number + 1}: {say(value)}" for number, value in known[-50:])
-    return Markup(
-        '<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}">{}{}'
-        '<polyline class="line" points="{}"/>{}</svg>'
-    ).format(
-        WIDTH, HEIGHT, spoken, Markup("").join(grid), Markup("").join(ticks), line, Markup("").join(dots)
-    )
+    parts = [f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(spoken)}">']
+    for at in (low, (low + high) / 2, high):
+        y = up(at)
+        parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(f'<text class="tick" x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{say(at)}</text>')
+    for number in _some([a.number for a in arrivals], 8):
+        place = f'x="{across(number):.1f}" y="{HEIGHT - 8}"'
+        parts.append(f'<text class="tick" {place} text-anchor="middle">{number + 1}</text>')
+    line = " ".join(f"{across(number):.1f},{up(value):.1f}" for number, value in known)
+    parts.append(f'<polyline class="line" points="{line}"/>')
+    for number, value in known:
+        place = f'cx="{across(number):.1f}" cy="{up(value):.1f}" r="{4 if len(known) <= 40 else 2}"'
+        title = f"<title>arrival {number + 1}: {say(value)}</title>"
+        parts.append(f'<circle class="dot" {place}>{title}</circle>')
+    return Markup("".join([*parts, "</svg>"]))
 
 
 def code_map(codes: CodeMap, labels: dict[int, str], pictures: dict[int, str]) -> Markup:
@@ -119,8 +97,7 @@ def code_map(codes: CodeMap, labels: dict[int, str], pictures: dict[int, str]) -
     lows, highs = every.min(0), every.max(0)
     across, up = np.maximum(highs - lows, 1e-12).tolist()
     middle = ((lows + highs) / 2).tolist()
-    wide, inner = MAP_SIDE, MAP_SIDE - 2 * MAP_EDGE
-    scale = inner / max(across, up)
+    wide, scale = MAP_SIDE, (MAP_SIDE - 2 * MAP_EDGE) / max(across, up)
     tall = max(LOWEST_MAP, round(up * scale) + 2 * MAP_EDGE)
 
     def place(point: Sequence[float]) -> tuple[float, float]:
@@ -130,52 +107,41 @@ def code_map(codes: CodeMap, labels: dict[int, str], pictures: dict[int, str]) -
     middles = {cluster: place(points.mean(0).tolist()) for cluster, points in codes.points.items()}
     seats = _apart(middles, PICTURE_SIDE + 6) if pictures else middles
     for cluster, points in codes.points.items():
-        attributes = Markup('data-cluster="{}" style="--h:{}"').format(cluster, hue(cluster))
-        spots = [Markup('<circle cx="{:.1f}" cy="{:.1f}" r="3"/>').format(*place(p)) for p in points.tolist()]
-        clouds.append(Markup('<g class="cloud" {}>{}</g>').format(attributes, Markup("").join(spots)))
+        own = f'data-cluster="{cluster}" style="--h:{hue(cluster)}"'
+        spots = [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3"/>' for x, y in map(place, points.tolist())]
+        clouds.append(f'<g class="cloud" {own}>{"".join(spots)}</g>')
         (x, y), (to_x, to_y) = middles[cluster], seats[cluster]
-        lines.append(
-            Markup('<g class="thread" {}><path d="M{:.1f} {:.1f} L{:.1f} {:.1f}"/></g>').format(
-                attributes, x, y, to_x, to_y
-            )
-        )
-        centres.append(
-            Markup(
-                '<g class="centre" {} transform="translate({:.1f} {:.1f})"><title>{}</title>{}</g>'
-            ).format(attributes, to_x, to_y, labels[cluster], _seal(cluster, pictures.get(cluster)))
-        )
-    spoken = f"Map of {len(codes.points)} clusters: {', '.join(labels.values())}"
-    return Markup('<svg class="map" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
-        wide, tall, spoken, Markup("").join([*clouds, *lines, *centres])
+        lines.append(f'<g class="thread" {own}><path d="M{x:.1f} {y:.1f} L{to_x:.1f} {to_y:.1f}"/></g>')
+        title, seal = escape(labels[cluster]), _seal(cluster, pictures.get(cluster))
+        moved = f'transform="translate({to_x:.1f} {to_y:.1f})"'
+        centres.append(f'<g class="centre" {own} {moved}><title>{title}</title>{seal}</g>')
+    spoken = escape(f"Map of {len(codes.points)} clusters: {', '.join(labels.values())}")
+    inside = "".join([*clouds, *lines, *centres])
+    return Markup(
+        f'<svg class="map" viewBox="0 0 {wide} {tall}" role="img" aria-label="{spoken}">{inside}</svg>'
     )
 
 
-def _seal(cluster: int, picture: str | None) -> Markup:
+def _seal(cluster: int, picture: str | None) -> str:
     """Mark the middle of a cluster by its prototype, or by its id."""
     if picture is None:
-        return Markup('<circle r="15"/><text y="5" text-anchor="middle">{}</text>').format(cluster)
-    half = PICTURE_SIDE / 2
-    return Markup(
-        '<rect x="{}" y="{}" width="{}" height="{}" rx="7"/>'
-        '<image x="{}" y="{}" width="{}" height="{}" href="{}"/>'
-        '<circle cx="{}" cy="{}" r="10.5"/><text x="{}" y="{}" text-anchor="middle">{}</text>'
-    ).format(
-        *(-half, -half, PICTURE_SIDE, PICTURE_SIDE),
-        *(3 - half, 3 - half, PICTURE_SIDE - 6, PICTURE_SIDE - 6, picture),
-        *(half - 3, 3 - half, half - 3, 7.5 - half, cluster),
+        return f'<circle r="15"/><text y="5" text-anchor="middle">{cluster}</text>'
+    side, half, inner = PICTURE_SIDE, PICTURE_SIDE / 2, PICTURE_SIDE - 6
+    return (
+        f'<rect x="{-half}" y="{-half}" width="{side}" height="{side}" rx="7"/>'
+        f'<image x="{3 - half}" y="{3 - half}" width="{inner}" height="{inner}" href="{escape(picture)}"/>'
+        f'<circle cx="{half - 3}" cy="{3 - half}" r="10.5"/>'
+        f'<text x="{half - 3}" y="{7.5 - half}" text-anchor="middle">{cluster}</text>'
     )
 
 
 def _apart(places: dict[int, tuple[float, float]], side: float) -> dict[int, tuple[float, float]]:
     """Move squares that cover each other apart, as little as it takes; those of many may still touch."""
     seats = {key: list(place) for key, place in places.items()}
-    keys = list(seats)
     for _ in range(80):
-        for i, one in enumerate(keys):
-            for other in keys[i + 1 :]:
-                gaps = [seats[other][axis] - seats[one][axis] for axis in (0, 1)]
-                if max(map(abs, gaps)) >= side:
-                    continue
+        for one, other in combinations(seats, 2):
+            gaps = [seats[other][axis] - seats[one][axis] for axis in (0, 1)]
+            if max(map(abs, gaps)) < side:
                 axis = 0 if abs(gaps[0]) >= abs(gaps[1]) else 1
                 push = (side - abs(gaps[axis])) / 2 * (1 if gaps[axis] >= 0 else -1)
                 seats[one][axis] -= push / 2

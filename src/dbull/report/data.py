@@ -8,17 +8,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "ArrivalPoint",
-    "Cluster",
-    "CodeMap",
-    "Feature",
-    "FormerCluster",
-    "Happening",
-    "Lane",
-    "ReportData",
-]
-
 
 @dataclass(frozen=True)
 class Feature:
@@ -57,13 +46,12 @@ class Cluster:
 
 @dataclass(frozen=True)
 class FormerCluster:
-    """A cluster that lives on in another, or not at all."""
+    """A cluster that lives on in another."""
 
     id: int
     name: str | None
-    status: str
     first_seen: int
-    successor: int | None
+    successor: int
 
 
 @dataclass(frozen=True)
@@ -73,7 +61,7 @@ class Lane:
     id: int
     label: str
     first_seen: int
-    end: int | None  # arrival of the merge or dissolution
+    end: int | None  # arrival of the merge
     into: int | None  # the id it was merged into
     rows: Mapping[int, int]  # arrival -> rows
 

@@ -3,42 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
+from dbull.ledger import Event
 from dbull.report.data import ArrivalPoint, Happening, Lane
 
-__all__ = ["LedgerEvent", "arrivals_of", "happenings_of", "lanes_of", "rows_per_arrival"]
 
-
-class LedgerEvent(Protocol):
-    """What an event has."""
-
-    @property
-    def kind(self) -> str:
-        """What happened."""
-
-    @property
-    def arrival(self) -> int:
-        """During which arrival, counted from 0."""
-
-    @property
-    def time(self) -> str | None:
-        """When, if anyone said."""
-
-    @property
-    def clusters(self) -> tuple[int, ...]:
-        """To which clusters."""
-
-    @property
-    def rows(self) -> int:
-        """How many rows it concerned."""
-
-    @property
-    def evidence(self) -> dict[str, Any]:
-        """Why."""
-
-
-def arrivals_of(events: Sequence[LedgerEvent]) -> tuple[ArrivalPoint, ...]:
+def arrivals_of(events: Sequence[Event]) -> tuple[ArrivalPoint, ...]:
     """Return the arrivals among events."""
     points = []
     for event in events:
@@ -46,18 +17,12 @@ def arrivals_of(events: Sequence[LedgerEvent]) -> tuple[ArrivalPoint, ...]:
             continue
         told = event.evidence
         elbo = told.get("elbo")
-        points.append(
-            ArrivalPoint(
-                event.arrival,
-                event.rows,
-                event.time,
-                told.get("n_clusters"),
-                elbo / event.rows if elbo is not None and event.rows else None,
-                # The first data set is new by definition; that says nothing about it.
-                told.get("novel_share") if event.arrival > 0 else None,
-                {int(cluster): int(n) for cluster, n in told.get("rows_per_cluster", {}).items()},
-            )
-        )
+        fit = elbo / event.rows if elbo is not None and event.rows else None
+        # The first data set is new by definition; that says nothing about it.
+        novel = told.get("novel_share") if event.arrival > 0 else None
+        brought = {int(cluster): int(n) for cluster, n in told.get("rows_per_cluster", {}).items()}
+        known = event.arrival, event.rows, event.time, told.get("n_clusters")
+        points.append(ArrivalPoint(*known, fit, novel, brought))
     return tuple(points)
 
 
@@ -73,27 +38,23 @@ def rows_per_arrival(
 
 
 def lanes_of(
-    table: Sequence[Mapping[str, Any]], events: Sequence[LedgerEvent], arrivals: Sequence[ArrivalPoint]
+    table: Sequence[Mapping[str, Any]], events: Sequence[Event], arrivals: Sequence[ArrivalPoint]
 ) -> tuple[Lane, ...]:
     """Return the life of every id, oldest first."""
-    ends: dict[int, tuple[int, int | None]] = {}
-    for event in events:
-        if event.kind == "merge":
-            ends[event.clusters[1]] = (event.arrival, event.clusters[0])
-        elif event.kind == "dissolution":
-            ends[event.clusters[0]] = (event.arrival, None)
+    ends = {
+        event.clusters[1]: (event.arrival, event.clusters[0]) for event in events if event.kind == "merge"
+    }
     lanes = []
     for record in table:
-        end, into = ends.get(record["id"], (None, None))
-        brought = {
-            a.number: a.rows_per_cluster[record["id"]] for a in arrivals if record["id"] in a.rows_per_cluster
-        }
-        label = record["name"] or f"Cluster {record['id']}"
-        lanes.append(Lane(record["id"], label, record["first_seen"], end, into, brought))
+        cluster = record["id"]
+        end, into = ends.get(cluster, (None, None))
+        brought = {a.number: a.rows_per_cluster[cluster] for a in arrivals if cluster in a.rows_per_cluster}
+        label = record["name"] or f"Cluster {cluster}"
+        lanes.append(Lane(cluster, label, record["first_seen"], end, into, brought))
     return tuple(lanes)
 
 
-def happenings_of(events: Sequence[LedgerEvent]) -> tuple[Happening, ...]:
+def happenings_of(events: Sequence[Event]) -> tuple[Happening, ...]:
     """Return all events but arrivals as sentences."""
     return tuple(
         Happening(event.kind, event.arrival, event.time, event.clusters, _sentence(event))
@@ -102,7 +63,7 @@ def happenings_of(events: Sequence[LedgerEvent]) -> tuple[Happening, ...]:
     )
 
 
-def _sentence(event: LedgerEvent) -> str:
+def _sentence(event: Event) -> str:
     ids, told = event.clusters, event.evidence
     rows = f"{event.rows:,} row{'' if event.rows == 1 else 's'}"
     if event.kind == "birth":
@@ -111,9 +72,6 @@ def _sentence(event: LedgerEvent) -> str:
         return f"Cluster {ids[0]} takes in a new group of {rows}.{_why(told)}"
     if event.kind == "merge":
         return f"Cluster {ids[1]} with {rows} becomes part of cluster {ids[0]}."
-    if event.kind == "dissolution":
-        takers = " and ".join(str(i) for i in ids[1:])
-        return f"Cluster {ids[0]} is dissolved{f'; its {rows} go to {takers}' if takers else ''}."
     if event.kind == "rename":
         after, before = told.get("after"), told.get("before")
         was = f" (before: “{before}”)" if before else ""

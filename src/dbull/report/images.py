@@ -10,8 +10,6 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["as_picture", "data_uri", "drawable_shape", "png_bytes", "tiled"]
-
 Pixels = NDArray[np.uint8]
 
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from dbull.report.charts import hue
 from dbull.report.data import ArrivalPoint, Lane
-
-__all__ = ["timeline"]
 
 LABEL_WIDTH, LANE_HEIGHT, HEAD = 150, 32, 46
 WIDE, WIDEST_STEP, NARROWEST_STEP = 880, 150, 16
@@ -31,13 +29,16 @@ def timeline(lanes: Sequence[Lane], arrivals: Sequence[ArrivalPoint], pictures: 
     width = LABEL_WIDTH + len(arrivals) * step + 12
     height = HEAD + len(drawn) * LANE_HEIGHT + 8
     most = max([n for lane in drawn for n in lane.rows.values()], default=1)
-    parts = [_heads(arrivals, across, step, height)]
-    parts += [_lane(lane, rows_of, across, most, pictures.get(lane.id)) for lane in drawn]
     spoken = f"Timeline of {len(arrivals)} arrivals and {len(lanes)} clusters; the list below says the same."
-    return Markup(
-        '<svg class="lanes" viewBox="0 0 {:.0f} {}" style="min-width:{:.0f}px;max-width:{:.0f}px" role="img" '
-        'aria-label="{}">{}</svg>'
-    ).format(width, height, min(width * 0.75, 2400), width * 1.25, spoken, Markup("").join(parts))
+    style = f"min-width:{min(width * 0.75, 2400):.0f}px;max-width:{width * 1.25:.0f}px"
+    parts = [
+        f'<svg class="lanes" viewBox="0 0 {width:.0f} {height}" style="{style}" role="img" '
+        f'aria-label="{spoken}">',
+        _heads(arrivals, across, step, height),
+        *(_lane(lane, rows_of, across, most, pictures.get(lane.id)) for lane in drawn),
+        "</svg>",
+    ]
+    return Markup("".join(parts))
 
 
 def _shown(lanes: Sequence[Lane]) -> list[Lane]:
@@ -47,72 +48,51 @@ def _shown(lanes: Sequence[Lane]) -> list[Lane]:
     return sorted(largest, key=lambda lane: lane.id)
 
 
-def _heads(arrivals: Sequence[ArrivalPoint], across: dict[int, float], step: float, height: float) -> Markup:
+def _heads(arrivals: Sequence[ArrivalPoint], across: dict[int, float], step: float, height: float) -> str:
     """Write arrivals across the top; where they are many, some of them."""
     every = math.ceil(44 / step)
     parts = []
     for i, arrival in enumerate(arrivals):
         x = across[arrival.number]
         if i % 2 == 0:
-            parts.append(
-                Markup('<rect class="stripe" x="{:.1f}" y="0" width="{:.1f}" height="{}"/>').format(
-                    x - step / 2, step, height
-                )
-            )
+            place = f'x="{x - step / 2:.1f}" y="0" width="{step:.1f}" height="{height}"'
+            parts.append(f'<rect class="stripe" {place}/>')
         if i % every == 0:
-            parts.append(
-                Markup(
-                    '<text class="head" x="{:.1f}" y="18" text-anchor="middle">{}</text>'
-                    '<text class="tick" x="{:.1f}" y="34" text-anchor="middle">{}</text>'
-                ).format(x, arrival.number + 1, x, _short(arrival.rows))
-            )
-    parts.append(
-        Markup('<text class="tick" x="4" y="18">arrival</text><text class="tick" x="4" y="34">rows</text>')
-    )
-    return Markup("").join(parts)
+            for kind, y, text in (("head", 18, arrival.number + 1), ("tick", 34, _short(arrival.rows))):
+                parts.append(f'<text class="{kind}" x="{x:.1f}" y="{y}" text-anchor="middle">{text}</text>')
+    parts.append('<text class="tick" x="4" y="18">arrival</text><text class="tick" x="4" y="34">rows</text>')
+    return "".join(parts)
 
 
 def _lane(
     lane: Lane, rows_of: dict[int, float], across: dict[int, float], most: int, picture: str | None
-) -> Markup:
+) -> str:
     y = rows_of[lane.id]
     start = across.get(lane.first_seen, LABEL_WIDTH)
     end = max(across.values(), default=start) if lane.end is None else across.get(lane.end, start)
-    parts = [
-        Markup('<line class="life" x1="{:.1f}" x2="{:.1f}" y1="{:.1f}" y2="{:.1f}"/>').format(
-            start, end, y, y
-        )
-    ]
+    parts = [f'<line class="life" x1="{start:.1f}" x2="{end:.1f}" y1="{y:.1f}" y2="{y:.1f}"/>']
     if lane.into is not None and lane.into in rows_of:
-        parts.append(
-            Markup('<path class="merge" d="M{:.1f} {:.1f} q14 0 14 {:.1f} t-14 {:.1f}"/>').format(
-                end, y, (rows_of[lane.into] - y) / 2, (rows_of[lane.into] - y) / 2
-            )
-        )
+        half = (rows_of[lane.into] - y) / 2
+        parts.append(f'<path class="merge" d="M{end:.1f} {y:.1f} q14 0 14 {half:.1f} t-14 {half:.1f}"/>')
     for arrival, n in lane.rows.items():
         radius = max(SMALLEST_DOT, LARGEST_DOT * math.sqrt(n / most))
-        x = across[arrival]
+        centre = f'cx="{across[arrival]:.1f}" cy="{y:.1f}"'
         if arrival == lane.first_seen:
-            parts.append(
-                Markup('<circle class="birth" cx="{:.1f}" cy="{:.1f}" r="{:.1f}"/>').format(x, y, radius + 3)
-            )
-        parts.append(
-            Markup(
-                '<circle class="rows" cx="{:.1f}" cy="{:.1f}" r="{:.1f}"><title>{}</title></circle>'
-            ).format(x, y, radius, f"{lane.label}, arrival {arrival + 1}: {n:,} rows")
-        )
+            parts.append(f'<circle class="birth" {centre} r="{radius + 3:.1f}"/>')
+        title = escape(f"{lane.label}, arrival {arrival + 1}: {n:,} rows")
+        parts.append(f'<circle class="rows" {centre} r="{radius:.1f}"><title>{title}</title></circle>')
     name = lane.label if len(lane.label) <= LONGEST_LABEL else lane.label[: LONGEST_LABEL - 1] + "…"
-    ended = " ended" if lane.end is not None else ""
-    key = Markup('<circle class="key" cx="14" cy="{:.1f}" r="6"/>').format(y)
+    key = f'<circle class="key" cx="14" cy="{y:.1f}" r="6"/>'
     if picture is not None:
-        key = Markup(
-            '<rect class="key" x="1" y="{:.1f}" width="26" height="26" rx="5"/>'
-            '<image x="3" y="{:.1f}" width="22" height="22" href="{}"/>'
-        ).format(y - 13, y - 11, picture)
-    return Markup(
-        '<g class="lane{}" data-cluster="{}" style="--h:{}">{}'
-        '<text class="name" x="35" y="{:.1f}">{}</text>{}</g>'
-    ).format(ended, lane.id, hue(lane.id), key, y + 4.5, name, Markup("").join(parts))
+        key = (
+            f'<rect class="key" x="1" y="{y - 13:.1f}" width="26" height="26" rx="5"/>'
+            f'<image x="3" y="{y - 11:.1f}" width="22" height="22" href="{escape(picture)}"/>'
+        )
+    ended = " ended" if lane.end is not None else ""
+    return (
+        f'<g class="lane{ended}" data-cluster="{lane.id}" style="--h:{hue(lane.id)}">{key}'
+        f'<text class="name" x="35" y="{y + 4.5:.1f}">{escape(name)}</text>{"".join(parts)}</g>'
+    )
 
 
 def _short(n: int) -> str:

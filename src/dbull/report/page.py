@@ -17,8 +17,6 @@ from dbull.report.images import data_uri, tiled
 from dbull.report.lanes import timeline
 from dbull.writing import check_place, replacing
 
-__all__ = ["check_target", "render_report", "write_report"]
-
 TEMPLATES = Path(__file__).parent / "templates"
 SAMPLE_COLUMNS = 3
 MOST_HAPPENINGS = 400  # the latest are listed
@@ -29,23 +27,20 @@ def render_report(data: ReportData) -> str:
     prototypes = {c.id: data_uri(c.prototype) for c in data.clusters if c.prototype is not None}
     labels = {c.id: c.label for c in data.clusters}
     on_map = prototypes if len(data.clusters) <= MOST_PICTURES else {}
-    return (
-        _environment()
-        .get_template("report.html")
-        .render(
-            data=data,
-            summary=_summary(data),
-            style=_own_text("style.css"),
-            script=_own_text("script.js"),
-            prototypes=prototypes,
-            samples={c.id: data_uri(tiled(c.samples, SAMPLE_COLUMNS)) for c in data.clusters if c.samples},
-            bars={c.id: bars(c.rows_per_arrival, _spoken_rows(c, data.arrivals)) for c in data.clusters},
-            map=code_map(data.code_map, labels, on_map),
-            timeline=timeline(data.lanes, data.arrivals, prototypes),
-            charts=_charts(data.arrivals),
-            by_arrival=_by_arrival(data),
-            labels=labels,
-        )
+    page = _environment().get_template("report.html")
+    return page.render(
+        data=data,
+        summary=_summary(data),
+        style=_own_text("style.css"),
+        script=_own_text("script.js"),
+        prototypes=prototypes,
+        samples={c.id: data_uri(tiled(c.samples, SAMPLE_COLUMNS)) for c in data.clusters if c.samples},
+        bars={c.id: bars(c.rows_per_arrival, _spoken_rows(c, data.arrivals)) for c in data.clusters},
+        map=code_map(data.code_map, labels, on_map),
+        timeline=timeline(data.lanes, data.arrivals, prototypes),
+        charts=_charts(data.arrivals),
+        by_arrival=_by_arrival(data),
+        labels=labels,
     )
 
 
@@ -91,11 +86,8 @@ def _own_text(name: str) -> Markup:
 def _summary(data: ReportData) -> str:
     n_arrivals = len(data.arrivals)
     grown = f", {data.arrivals[-1].rows:,} in the latest" if n_arrivals > 1 else ""
-    former = (
-        f" {len(data.former)} more {'has' if len(data.former) == 1 else 'have'} become part of others."
-        if data.former
-        else ""
-    )
+    have = "has" if len(data.former) == 1 else "have"
+    former = f" {len(data.former)} more {have} become part of others." if data.former else ""
     return (
         f"{data.n_rows:,} rows came in {n_arrivals} arrival{'' if n_arrivals == 1 else 's'}{grown}. "
         f"{data.n_clusters} cluster{' was' if data.n_clusters == 1 else 's were'} found in them, without "
@@ -104,24 +96,14 @@ def _summary(data: ReportData) -> str:
 
 
 def _charts(arrivals: tuple[ArrivalPoint, ...]) -> list[tuple[str, str, Markup]]:
+    count = "{:.0f}".format, "Number of clusters", (0.0, None)
+    clusters = line_chart(arrivals, lambda a: a.n_clusters, *count)
+    novelty = line_chart(arrivals, lambda a: a.novel_share, "{:.0%}".format, "Novelty", (0.0, 1.0))
+    fit = line_chart(arrivals, lambda a: a.elbo_per_row, _number, "Evidence lower bound per row")
     return [
-        (
-            "Clusters",
-            "how many there are after each arrival",
-            line_chart(
-                arrivals, lambda a: a.n_clusters, lambda v: f"{v:.0f}", "Number of clusters", (0.0, None)
-            ),
-        ),
-        (
-            "Novelty",
-            "share of rows that the clusters known before find strange",
-            line_chart(arrivals, lambda a: a.novel_share, lambda v: f"{v:.0%}", "Novelty", (0.0, 1.0)),
-        ),
-        (
-            "Fit",
-            "evidence lower bound per row of the arrival, in nats; higher is better",
-            line_chart(arrivals, lambda a: a.elbo_per_row, _number, "Evidence lower bound per row"),
-        ),
+        ("Clusters", "how many there are after each arrival", clusters),
+        ("Novelty", "share of rows that the clusters known before find strange", novelty),
+        ("Fit", "evidence lower bound per row of the arrival, in nats; higher is better", fit),
     ]
 
 
@@ -129,21 +111,16 @@ def _by_arrival(data: ReportData) -> list[tuple[ArrivalPoint | None, int, list[t
     """Return arrival, its number, and what happened in it (kind, sentence, first cluster), latest first."""
     points = {a.number: a for a in data.arrivals}
     told: dict[int, list[tuple[str, str, int]]] = {number: [] for number in points}
-    for happening in data.happenings[-MOST_HAPPENINGS:]:
-        told.setdefault(happening.arrival, []).append(
-            (happening.kind, happening.text, happening.clusters[0] if happening.clusters else -1)
-        )
-    return [(points.get(number), number, told[number]) for number in sorted(told, reverse=True)][
-        :MOST_HAPPENINGS
-    ]
+    for one in data.happenings[-MOST_HAPPENINGS:]:
+        first = one.clusters[0] if one.clusters else -1
+        told.setdefault(one.arrival, []).append((one.kind, one.text, first))
+    latest = sorted(told, reverse=True)[:MOST_HAPPENINGS]
+    return [(points.get(number), number, told[number]) for number in latest]
 
 
 def _spoken_rows(cluster: Cluster, arrivals: tuple[ArrivalPoint, ...]) -> str:
-    told = [
-        f"arrival {arrival.number + 1}: {n:,}"
-        for arrival, n in zip(arrivals, cluster.rows_per_arrival, strict=True)
-        if n
-    ]
+    brought = zip(arrivals, cluster.rows_per_arrival, strict=True)
+    told = [f"arrival {arrival.number + 1}: {n:,}" for arrival, n in brought if n]
     return "Rows per arrival. " + (", ".join(told[-50:]) or "none")
 
 
