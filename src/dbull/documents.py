@@ -21,14 +21,21 @@ MAX_DEPTH = 50
 _ESCAPES, _TEXTS, _OTHERS = (re.compile(p, re.DOTALL) for p in (rb"\\.", rb'"[^"]*"?', rb"[^\[\]{}]+"))
 
 
-def dump_document(value: object, where: str) -> bytes:
+def dump_document(value: object, where: str, indent: int | None = 1) -> bytes:
     """Return a value as indented JSON; refuse what would not come back the same."""
-    return _dump(value, where, indent=1) + b"\n"
+    try:
+        kept = plain(value, where)
+    except RecursionError:
+        raise SettingsError(f"{where}: nested deeper than {MAX_DEPTH}") from None
+    data = json.dumps(kept, allow_nan=False, indent=indent).encode("ascii")
+    if _depth(data) > MAX_DEPTH:
+        raise SettingsError(f"{where}: nested deeper than {MAX_DEPTH}")
+    return data + b"\n"
 
 
 def dump_line(value: object, where: str) -> bytes:
     """Return a value as one line of JSON."""
-    return _dump(value, where, indent=None) + b"\n"
+    return dump_document(value, where, indent=None)
 
 
 def parse_document(data: bytes, where: str) -> Any:
@@ -44,17 +51,6 @@ def parse_document(data: bytes, where: str) -> Any:
         )
     except (ValueError, RecursionError) as error:
         raise ModelFileError(f"{where}: not valid JSON ({error}); bring the file back from a copy") from error
-
-
-def _dump(value: object, where: str, indent: int | None) -> bytes:
-    try:
-        kept = plain(value, where)
-    except RecursionError:
-        raise SettingsError(f"{where}: nested deeper than {MAX_DEPTH}") from None
-    data = json.dumps(kept, allow_nan=False, indent=indent).encode("ascii")
-    if _depth(data) > MAX_DEPTH:
-        raise SettingsError(f"{where}: nested deeper than {MAX_DEPTH}")
-    return data
 
 
 def _depth(data: bytes) -> int:
@@ -125,32 +121,26 @@ def check_fields(value: object, where: str, readers: Mapping[str, Reader]) -> di
     return {name: read(value[name], f"{where}.{name}") for name, read in readers.items()}
 
 
-def whole(value: object, where: str) -> int:
-    """Read a whole number of at least 0."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        fail(where, f"expected a whole number of at least 0, got {value!r:.50}")
-    return value
+def value_that(is_right: Callable[[Any], bool], expected: str) -> Reader:
+    """Return the reader of a value for which `is_right` holds; `expected` says in words what that is."""
+
+    def read(value: object, where: str) -> Any:
+        if not is_right(value):
+            fail(where, f"expected {expected}, got {value!r:.50}")
+        return value
+
+    return read
 
 
-def text(value: object, where: str) -> str:
-    """Read a text."""
-    if not isinstance(value, str):
-        fail(where, f"expected a text, got {value!r:.50}")
-    return value
-
-
-def number(value: object, where: str) -> float:
-    """Read a finite number with a decimal point."""
-    if not isinstance(value, float) or not math.isfinite(value):
-        fail(where, f"expected a number, got {value!r:.50}")
-    return value
-
-
-def truth(value: object, where: str) -> bool:
-    """Read true or false."""
-    if not isinstance(value, bool):
-        fail(where, f"expected true or false, got {value!r:.50}")
-    return value
+whole = value_that(
+    lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 0,
+    "a whole number of at least 0",
+)
+text = value_that(lambda value: isinstance(value, str), "a text")
+number = value_that(lambda value: isinstance(value, float) and math.isfinite(value), "a number")
+truth = value_that(lambda value: isinstance(value, bool), "true or false")
+mapping = value_that(lambda value: isinstance(value, dict), "an object")
+_list = value_that(lambda value: isinstance(value, list), "a list")
 
 
 def or_none(reader: Reader) -> Reader:
@@ -165,24 +155,14 @@ def object_of(readers: Mapping[str, Reader]) -> Reader:
 
 def list_of(reader: Reader) -> Reader:
     """Return the reader of a list whose parts are read by `reader`."""
-
-    def read(value: object, where: str) -> list[Any]:
-        if not isinstance(value, list):
-            fail(where, f"expected a list, got {value!r:.50}")
-        return [reader(part, f"{where}[{i}]") for i, part in enumerate(value)]
-
-    return read
+    return lambda value, where: [reader(part, f"{where}[{i}]") for i, part in enumerate(_list(value, where))]
 
 
 def one_of(allowed: tuple[str, ...]) -> Reader:
     """Return the reader of one of some texts."""
-
-    def read(value: object, where: str) -> str:
-        if not isinstance(value, str) or value not in allowed:
-            fail(where, f"expected one of {', '.join(allowed)}, got {value!r:.50}")
-        return value
-
-    return read
+    return value_that(
+        lambda value: isinstance(value, str) and value in allowed, f"one of {', '.join(allowed)}"
+    )
 
 
 def as_text(name: object) -> str:

@@ -32,22 +32,33 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     check_place(target)
     unfinished = target.with_name(f".dbull-{secrets.token_hex(8)}")  # short: names may have 255 bytes
     try:
-        handle = os.fdopen(os.open(unfinished, _NEW, 0o666), "w+b")
-        try:
-            with handle:
-                yield handle
-                handle.flush()
-                os.fsync(handle.fileno())
-            os.replace(unfinished, target)
-        except BaseException:
-            with suppress(OSError):  # the reason why it is not there is told
-                unfinished.unlink()
-            raise
+        with new_file(unfinished, target) as handle:
+            yield handle
         sync_folder(target.parent)
     except DbullError:
         raise
     except OSError as error:
         raise not_written(target, error) from error
+
+
+@contextmanager
+def new_file(path: Path, final: Path | None = None) -> Iterator[IO[bytes]]:
+    """Yield a file where there was none, not even a link; when all is on disk, it takes the place of `final`.
+
+    If anything fails, what was begun is removed.
+    """
+    handle = os.fdopen(os.open(path, _NEW, 0o666), "w+b")
+    try:
+        with handle:
+            yield handle
+            handle.flush()
+            os.fsync(handle.fileno())
+        if final is not None:
+            os.replace(path, final)
+    except BaseException:
+        with suppress(OSError):  # the reason why it is not there is told
+            path.unlink()
+        raise
 
 
 def check_place(target: Path) -> None:

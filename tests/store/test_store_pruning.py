@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dbull.errors import AlreadyLearnedError, ConflictError, ModelFileError, SettingsError
-from dbull.store import LearnedInput, ModelFolder, folder, learned, pruning
+from dbull.store import LearnedInput, ModelFolder, contents, folder, learned
 
 FORMAT_1 = Path(__file__).parents[1] / "reference" / "store-format-1"
 
@@ -184,7 +184,7 @@ def test_a_pruning_that_was_stopped_is_finished_by_the_next(three, checkpoint, m
         real(path, **named)
 
     with monkeypatch.context() as patch:
-        patch.setattr(pruning.os, "unlink", stop)
+        patch.setattr(contents.os, "unlink", stop)
         with pytest.raises(KeyboardInterrupt):
             three.prune(1)
     assert three.check().ok

@@ -119,7 +119,7 @@ def _view(tensors: Mapping[str, Tensor], told: dict[str, Any], networks: dict[st
 
 
 def _size(value: object, where: str) -> int:
-    size = whole(value, where)
+    size: int = whole(value, where)
     if size > MOST_VALUES:
         fail(where, f"{size} is more than {MOST_VALUES}")
     return size

@@ -44,12 +44,8 @@ METHODS: Mapping[str, Method] = {
         "our Dirichlet process mixture on PCA of the first arrival",
         pca_dims=10,
     ),
-    "dec": Method(
-        "dbull.methods.competitors.dec:DEC", "deep embedded clustering, told the true number of classes"
-    ),
-    "vade": Method(
-        "dbull.methods.competitors.vade:VaDE", "variational deep embedding, told the true number of classes"
-    ),
+    "dec": Method("dbull:DEC", "deep embedded clustering, told the true number of classes"),
+    "vade": Method("dbull:VaDE", "variational deep embedding, told the true number of classes"),
     "vae-dp": Method(
         "dbull.methods.competitors.vae_dp:VAEDP",
         "a plain variational autoencoder, then our Dirichlet process mixture of its codes",

@@ -6,8 +6,7 @@ Importing this room does not import torch; only reading and writing tensors does
 from dbull.store.checking import CheckReport, Finding
 from dbull.store.checkpoint import Checkpoint, LearnedInput
 from dbull.store.comparison import Change, Difference, TensorChange
-from dbull.store.folder import Loaded, ModelFolder
-from dbull.store.history import HistoryEntry
+from dbull.store.folder import HistoryEntry, Loaded, ModelFolder
 from dbull.store.layout import FORMAT_VERSION, hash_file
 from dbull.store.manifest import Manifest
 

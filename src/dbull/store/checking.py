@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dbull.errors import DbullError, ModelFileError
-from dbull.store.contents import check_listing, read_checkpoint, verify_files
+from dbull.store.contents import check_listing, pruned_files, read_checkpoint, verify_files
 from dbull.store.eventlog import own_events
 from dbull.store.layout import EVENTS, WRITING, generation_number, oddity, open_regular
 from dbull.store.learned import known_inputs
 from dbull.store.manifest import Manifest, chained, read_manifest
 from dbull.store.owners import is_gone
-from dbull.store.pruning import pruned_files
 
 if TYPE_CHECKING:
     from dbull.store.folder import ModelFolder
@@ -54,7 +53,6 @@ def check_folder(folder: ModelFolder) -> CheckReport:
     needed = _needed(folder)
     manifests: dict[int, Manifest] = {}
     oldest = max((e.manifest.oldest for e in folder.history() if e.manifest is not None), default=1)
-    sound: list[int] = []
     seen: set[Path] = set()
     for number in numbers:
         try:
@@ -66,7 +64,6 @@ def check_folder(folder: ModelFolder) -> CheckReport:
                 check_listing(folder.path, manifest)
                 own_events(folder.path, manifest)
             manifests[number] = manifest
-            sound += [number] if number >= oldest else []
         except ModelFileError as error:
             path = folder.folder(number)
             if number in needed:
@@ -80,7 +77,8 @@ def check_folder(folder: ModelFolder) -> CheckReport:
     problems += log_problems
     notes += [*left_behind, *_unremoved(folder, manifests, oldest)]
     odd, strange = _strangers(folder)
-    return CheckReport(tuple(numbers), tuple(sound), (*problems, *odd), (*notes, *strange), oldest)
+    sound = tuple(number for number in manifests if number >= oldest)
+    return CheckReport(tuple(numbers), sound, (*problems, *odd), (*notes, *strange), oldest)
 
 
 def _needed(folder: ModelFolder) -> set[int]:
@@ -149,14 +147,12 @@ def _check_log(
             text = own_events(folder.path, manifest)
             log.seek(min(manifest.log_offset, size))
             found = log.read(len(text))
-            if found == text:
-                continue
             if text.startswith(found) and manifest.log_offset + len(found) >= size:
-                behind.append(number)
-                continue
-            where = f"at byte {manifest.log_offset}"
-            problem = f"has other than the events of generation {number} {where}; {remake}"
-            return [Finding(path, problem, number)], []
+                behind += [number] if found != text else []
+            elif found != text:
+                where = f"at byte {manifest.log_offset}"
+                problem = f"has other than the events of generation {number} {where}; {remake}"
+                return [Finding(path, problem, number)], []
     if behind:
         note = f"lacks the events of generations {behind}; the next write adds them"
         return [], [Finding(path, note)]

@@ -1,4 +1,11 @@
-"""The files of one generation: checked, read, and told apart from those that its parent has already."""
+"""The files of generations: told apart from those that the parent has already, checked, read, and removed.
+
+Pruning removes tensors and documents of old generations; manifests, events and learned inputs stay. First a
+generation is written that says which is the oldest to be kept. From then on a writer or a rollback that does
+not know of it is in conflict, so that nobody can come to need what is removed afterwards. A file that was not
+listed by a kept generation then will never be listed again: whoever was stopped in between may go on at any
+time, and the next one finishes what was left.
+"""
 
 from __future__ import annotations
 
@@ -10,23 +17,12 @@ from typing import Any
 
 from dbull.documents import dump_document, parse_document
 from dbull.errors import ModelFileError, SettingsError
+from dbull.store import layout
 from dbull.store.checkpoint import OWN_KINDS, Checkpoint
 from dbull.store.eventlog import own_events, parse_events
-from dbull.store.layout import (
-    DOCUMENT_BYTES,
-    EVENTS,
-    LEARNED,
-    MANIFEST,
-    MANIFEST_HASH,
-    check_file,
-    damaged,
-    generation_name,
-    hash_bytes,
-    listing,
-    read_bounded,
-)
+from dbull.store.layout import DOCUMENT_BYTES, EVENTS, LEARNED, check_file, damaged, generation_name
 from dbull.store.learned import read_inputs
-from dbull.store.manifest import FileRecord, Manifest
+from dbull.store.manifest import FileRecord, Manifest, read_manifest
 from dbull.store.tensors import pack_tensors, read_header, read_tensors
 
 
@@ -40,9 +36,7 @@ def pack_files(checkpoint: Checkpoint) -> dict[str, bytes]:
     }
 
 
-def shared(
-    model: Path, before: Manifest | None, number: int, files: Mapping[str, bytes]
-) -> dict[str, FileRecord]:
+def shared(model: Path, before: Manifest, number: int, files: Mapping[str, bytes]) -> dict[str, FileRecord]:
     """Return the records of all files; one that the parent has with the same content is not written again.
 
     Only what the parent lists is referred to: pruning keeps it as long as a kept generation lists it.
@@ -53,9 +47,9 @@ def shared(
             raise SettingsError(
                 f"{name}: {len(data)} bytes, at most {DOCUMENT_BYTES} are allowed; use tensors"
             )
-        record = FileRecord(len(data), hash_bytes(data), number)
-        known = None if before is None else before.files.get(name)
-        if before is not None and known is not None and known.sha256 == record.sha256:
+        record = FileRecord(len(data), layout.hash_bytes(data), number)
+        known = before.files.get(name)
+        if known is not None and known.sha256 == record.sha256:
             with suppress(ModelFileError):  # damaged since it was loaded: it is written again
                 check_file(before.path(model, name), record.bytes, record.sha256)
                 record = known
@@ -73,8 +67,7 @@ def verify_files(model: Path, manifest: Manifest, seen: set[Path] | None = None)
         path = manifest.path(model, name)
         if seen is not None and path in seen:
             continue
-        if os.path.islink(path.parent):
-            raise damaged(path.parent, "is a symbolic link, not a folder of this model")
+        layout.refuse_link(path.parent)
         if record.bytes > DOCUMENT_BYTES and not name.endswith(".safetensors"):
             raise damaged(path, f"{record.bytes} bytes, more than the {DOCUMENT_BYTES} that it may have")
         check_file(path, record.bytes, record.sha256)
@@ -88,8 +81,8 @@ def check_listing(model: Path, manifest: Manifest) -> None:
     """Refuse a generation whose folder holds files that are not its own."""
     folder = model / generation_name(manifest.generation)
     own = {name for name, record in manifest.files.items() if record.generation == manifest.generation}
-    for name in listing(folder):
-        if name not in own and name not in (MANIFEST, MANIFEST_HASH):
+    for name in layout.listing(folder):
+        if name not in own and name not in (layout.MANIFEST, layout.MANIFEST_HASH):
             raise ModelFileError(f"{folder / name}: does not belong to this generation; move it elsewhere")
 
 
@@ -102,7 +95,7 @@ def read_checkpoint(model: Path, manifest: Manifest) -> Checkpoint:
         if suffix == "safetensors":
             groups[stem] = read_tensors(path, record.bytes)
         elif name not in (EVENTS, LEARNED):
-            documents[stem] = parse_document(read_bounded(path, DOCUMENT_BYTES), str(path))
+            documents[stem] = parse_document(layout.read_bounded(path, DOCUMENT_BYTES), str(path))
     where = f"{model / generation_name(manifest.generation) / EVENTS}"
     events: list[dict[str, Any]] = parse_events(own_events(model, manifest), manifest.generation, where)
     return Checkpoint(
@@ -121,3 +114,44 @@ def read_checkpoint(model: Path, manifest: Manifest) -> Checkpoint:
         note=manifest.note,
         time=manifest.time,
     )
+
+
+def remove_pruned(model: Path, newest: Manifest) -> int:
+    """Remove what no generation from `newest.oldest` on needs, and return how many files that were.
+
+    Goes down to the first generation whose files are gone, then up: what is left by a kill is always next to
+    the oldest that is kept, and the cost does not grow with those that were pruned long ago.
+    """
+    needed: set[Path] = set()
+    for number in range(newest.oldest, newest.generation + 1):
+        if os.path.lexists(model / generation_name(number)):
+            try:
+                manifest = read_manifest(model, number)
+            except ModelFileError:  # which files it needs cannot be told; it may come back from a copy
+                return 0
+            needed |= {manifest.path(model, name) for name in manifest.files}
+    waiting: list[list[Path]] = []
+    for number in range(newest.oldest - 1, 0, -1):
+        unneeded = pruned_files(model, number, needed)
+        there = [path for path in unneeded if os.path.lexists(path)]
+        if unneeded and not there:
+            break
+        waiting.append(there)
+    count = 0
+    for paths in reversed(waiting):
+        for path in paths:
+            if not os.path.islink(path.parent):  # never remove through a link
+                with suppress(FileNotFoundError):
+                    os.unlink(path)
+                    count += 1
+    return count
+
+
+def pruned_files(model: Path, number: int, needed: set[Path]) -> list[Path]:
+    """Return the files of a pruned generation that are to be gone."""
+    try:
+        manifest = read_manifest(model, number)
+    except ModelFileError:  # missing or damaged: nothing is known of its files
+        return []
+    own = [manifest.path(model, name) for name in manifest.files if name not in (EVENTS, LEARNED)]
+    return [path for path in own if path not in needed]

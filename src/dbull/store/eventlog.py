@@ -20,16 +20,8 @@ from typing import Any
 
 from dbull.documents import dump_line, parse_document
 from dbull.errors import ModelFileError
-from dbull.store.layout import (
-    DOCUMENT_BYTES,
-    EVENTS,
-    check_file,
-    damaged,
-    generation_name,
-    generation_number,
-    open_regular,
-    read_bounded,
-)
+from dbull.store import layout
+from dbull.store.layout import DOCUMENT_BYTES, EVENTS, damaged, generation_name, open_regular
 from dbull.store.manifest import Manifest, chained, read_manifest
 from dbull.store.writing import replace_file
 
@@ -48,8 +40,8 @@ def own_events(model: Path, manifest: Manifest) -> bytes:
     if EVENTS not in manifest.files:
         return b""
     path, record = manifest.path(model, EVENTS), manifest.files[EVENTS]
-    check_file(path, record.bytes, record.sha256)
-    data = read_bounded(path, DOCUMENT_BYTES)
+    layout.check_file(path, record.bytes, record.sha256)
+    data = layout.read_bounded(path, DOCUMENT_BYTES)
     lines = data.split(b"\n")
     if lines.pop() or len(lines) != manifest.n_events:
         raise damaged(path, f"holds {len(lines)} lines instead of {manifest.n_events}")
@@ -134,7 +126,7 @@ def sync_log(model: Path, newest: Manifest, *, anew: bool = False) -> None:
 
 
 def _write_anew(model: Path, newest: Manifest) -> None:
-    numbers = sorted(n for name in os.listdir(model) if (n := generation_number(name)) is not None)
+    numbers = sorted(n for name in os.listdir(model) if (n := layout.generation_number(name)) is not None)
     manifests, lost, at = [], 0, 0
     for number in numbers:
         if number <= newest.generation:

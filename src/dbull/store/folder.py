@@ -15,33 +15,34 @@ from typing import Any
 
 from dbull.documents import plain
 from dbull.errors import ConflictError, DbullError, ModelFileError, SettingsError
+from dbull.store import layout
 from dbull.store.checking import CheckReport, check_folder
 from dbull.store.checkpoint import OWN_KINDS, Checkpoint
 from dbull.store.comparison import Difference, compare
-from dbull.store.contents import pack_files, read_checkpoint, shared, verify_files
+from dbull.store.contents import pack_files, read_checkpoint, remove_pruned, shared, verify_files
 from dbull.store.eventlog import ancestor, event_lines, own_events, parse_events, past_events, sync_log
-from dbull.store.history import HistoryEntry, ids_given_ever, log_end
-from dbull.store.layout import (
-    EVENTS,
-    LEARNED,
-    MANIFEST,
-    MANIFEST_HASH,
-    generation_name,
-    generation_number,
-    hash_bytes,
-    ranges,
-)
+from dbull.store.layout import EVENTS, LEARNED, generation_name, generation_number, ranges
 from dbull.store.learned import LearnedRecord, known_inputs, learned_lines, refuse_known, remember
 from dbull.store.manifest import (
     FileRecord,
     Manifest,
     chained,
     read_manifest,
-    running_versions,
     wrap_manifest,
 )
-from dbull.store.pruning import remove_pruned
 from dbull.store.writing import check_writable, publish, remove_leftovers
+
+# Ids kept free for each generation whose manifest cannot be read, when a rollback goes over it.
+IDS_PER_LOST_GENERATION = 1000
+
+
+@dataclass(frozen=True)
+class HistoryEntry:
+    """One line of the history; the manifest, or what is wrong with it."""
+
+    generation: int
+    manifest: Manifest | None
+    problem: str | None = None
 
 
 @dataclass(frozen=True)
@@ -151,38 +152,28 @@ class ModelFolder:
         """
         _check_keep(keep)
         before = self._parent(parent)
-        number = 1 if before is None else before.generation + 1
-        inputs, logged = checkpoint.learned_inputs, True
-        if inputs and before is not None and not again:
-            known, logged = known_inputs(self.path, before)
+        number, inputs, logged = before.generation + 1, checkpoint.learned_inputs, True
+        if inputs and not again:
+            known, logged = known_inputs(self.path, before) if before.generation else ({}, True)
             refuse_known(known, inputs)
-        elif not again:
-            refuse_known({}, inputs)
         files = pack_files(checkpoint)
         records = shared(self.path, before, number, files)
         events = [*checkpoint.events, *learned_lines(inputs)]
         text = event_lines(number, events)
         if events:
             files[EVENTS] = text
-            records |= shared(self.path, None, number, {EVENTS: text})
-        manifest = Manifest(
-            generation=number,
-            parent=None if before is None else before.generation,
-            parent_sha256=None if before is None else before.sha256,
-            restores=None,
-            oldest=max(1 if before is None else before.oldest, 1 if keep is None else number - keep + 1),
-            versions=running_versions(),
+            records |= shared(self.path, Manifest(), number, {EVENTS: text})
+        manifest = before.next(
+            oldest=max(before.oldest, 1 if keep is None else number - keep + 1),
             note=checkpoint.note,
             time=checkpoint.time,
             settings=plain(checkpoint.settings, "settings"),
             data_schema=plain(checkpoint.data_schema, "data_schema"),
             encoder_fingerprint=checkpoint.encoder_fingerprint,
             rows=inputs[0].rows if inputs else 0,
-            ids_given=max(checkpoint.ids_given, 0 if before is None else before.ids_given),
+            ids_given=max(checkpoint.ids_given, before.ids_given),
             n_events=len(events),
-            log_offset=0 if before is None else before.log_end,
-            log_sha256=chained("" if before is None else before.log_sha256, text),
-            base=None if before is None else before.base,
+            log_sha256=chained(before.log_sha256, text),
             files=records,
         )
         manifest = self._publish(manifest, files, anew=not logged)
@@ -199,23 +190,22 @@ class ModelFolder:
         """
         target = self.verify(to)
         entries = self.history()
-        newest, number = entries[-1], entries[-1].generation + 1
+        newest = entries[-1]
         if to == newest.generation:
             others = [entry.generation for entry in entries[:-1]]
             raise SettingsError(f"generation {to} is the newest already; earlier ones are {ranges(others)}")
         line = {"kind": "rollback", "restores": to, "time": time, "note": note}
-        manifest = replace(
-            target,
-            generation=number,
+        manifest = target.next(
             parent=newest.generation,
             parent_sha256=None if newest.manifest is None else newest.manifest.sha256,
             restores=to,
             oldest=max(entry.manifest.oldest for entry in entries if entry.manifest is not None),
             note=note,
             time=time,
-            ids_given=ids_given_ever(entries),
-            log_offset=log_end(self.path, entries),
+            ids_given=_ids_given_ever(entries),
+            log_offset=_log_end(self.path, entries),
         )
+        manifest = replace(manifest, generation=newest.generation + 1)
         return self._repeat(manifest, [line])
 
     def prune(self, keep: int, *, leftovers: bool = False, note: str = "", time: str | None = None) -> int:
@@ -234,18 +224,8 @@ class ModelFolder:
         _check_keep(keep)
         newest = self.verify()
         if newest.generation - newest.oldest + 1 > keep:
-            newest = replace(
-                newest,
-                generation=newest.generation + 1,
-                parent=newest.generation,
-                parent_sha256=newest.sha256,
-                restores=None,
-                oldest=newest.generation + 2 - keep,
-                note=note,
-                time=time,
-                log_offset=newest.log_end,
-            )
-            newest = self._repeat(newest, [])
+            oldest = newest.generation + 2 - keep
+            newest = self._repeat(newest.next(oldest=oldest, note=note, time=time), [])
         if leftovers:
             with suppress(FileNotFoundError):
                 remove_leftovers(self.path, of_others=True)
@@ -329,12 +309,12 @@ class ModelFolder:
                     f"from {oldest} on"
                 )
 
-    def _parent(self, parent: Manifest | int | None) -> Manifest | None:
+    def _parent(self, parent: Manifest | int | None) -> Manifest:
         """Return the manifest of a parent as it is on disk, if the next generation can be written on it."""
         number = parent.generation if isinstance(parent, Manifest) else parent
         if number is None:
             if not self.generations():
-                return None
+                return Manifest()
         elif not os.path.lexists(self.folder(number)):
             raise ModelFileError(f"{self.path}: generation {number} is gone; load the model again")
         elif not os.path.lexists(self.folder(number + 1)):
@@ -357,24 +337,22 @@ class ModelFolder:
         # Learned inputs of format 1 are found by way of the generation that they lie in.
         files = {name: part for name, part in manifest.files.items() if name not in (EVENTS, LEARNED)}
         if lines:
-            files[EVENTS] = FileRecord(len(text), hash_bytes(text), manifest.generation)
+            files[EVENTS] = FileRecord(len(text), layout.hash_bytes(text), manifest.generation)
         manifest = replace(
             manifest,
-            versions=running_versions(),
             rows=0,
             n_events=len(lines),
             log_sha256=chained(manifest.log_sha256, text),
             files=files,
-            old_inputs=(),
         )
         return self._publish(manifest, {EVENTS: text})
 
     def _publish(self, manifest: Manifest, files: dict[str, bytes], *, anew: bool = False) -> Manifest:
         data, number = manifest.to_bytes(), manifest.generation
         own = {name: files[name] for name, record in manifest.files.items() if record.generation == number}
-        publish(self.path, number, {**own, MANIFEST: data, MANIFEST_HASH: wrap_manifest(data)})
+        publish(self.path, number, {**own, layout.MANIFEST: data, layout.MANIFEST_HASH: wrap_manifest(data)})
         # The generation is there now. The log is made from generations, by the next writer at the latest.
-        manifest = replace(manifest, sha256=hash_bytes(data))
+        manifest = replace(manifest, sha256=layout.hash_bytes(data))
         with suppress(OSError, DbullError):
             sync_log(self.path, manifest, anew=anew)
         return manifest
@@ -383,3 +361,19 @@ class ModelFolder:
 def _check_keep(keep: int | None) -> None:
     if keep is not None and (not isinstance(keep, int) or isinstance(keep, bool) or keep < 1):
         raise SettingsError(f"keep must be a whole number of at least 1, got {keep!r:.50}")
+
+
+def _ids_given_ever(entries: list[HistoryEntry]) -> int:
+    """Return how many ids were given at most."""
+    given = [entry.manifest.ids_given for entry in entries if entry.manifest is not None]
+    return max(given, default=0) + IDS_PER_LOST_GENERATION * (len(entries) - len(given))
+
+
+def _log_end(model: Path, entries: list[HistoryEntry]) -> int:
+    """Return where the log goes on, also if the newest manifest, which would tell, is lost."""
+    newest = entries[-1].manifest
+    if newest is not None:
+        return newest.log_end
+    log = model / EVENTS
+    size = os.lstat(log).st_size if os.path.isfile(log) and not os.path.islink(log) else 0
+    return max([size, *(entry.manifest.log_end for entry in entries if entry.manifest is not None)])

@@ -21,7 +21,12 @@ import hashlib
 import os
 import re
 import stat
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import groupby
 from pathlib import Path
+from typing import IO
 
 from dbull.errors import ModelFileError
 
@@ -50,18 +55,14 @@ def generation_name(number: int) -> str:
 def generation_number(name: str) -> int | None:
     """Return the number of a generation from its folder's name, None for any other name."""
     match = _GENERATION.match(name)
-    if match is None or generation_name(int(match[1])) != name or int(match[1]) == 0:
-        return None
-    return int(match[1])
+    number = 0 if match is None else int(match[1])
+    return number if number > 0 and generation_name(number) == name else None
 
 
 def check_name(stem: str) -> bool:
     """Tell whether a document or a group of tensors may have this name: a plain file name everywhere."""
-    return (
-        isinstance(stem, str)
-        and _STEM.match(stem) is not None
-        and stem not in {"manifest", "events", "learned"}
-    )
+    reserved = {"manifest", "events", "learned"}
+    return isinstance(stem, str) and _STEM.match(stem) is not None and stem not in reserved
 
 
 def damaged(path: Path, what: str) -> ModelFileError:
@@ -87,11 +88,15 @@ def hash_file(path: str | os.PathLike[str], n_bytes: int | None = None) -> str:
 
     With `n_bytes` of its beginning only: it may be growing.
     """
-    digest, left = hashlib.sha256(), n_bytes
-    with open(path, "rb") as handle:
-        while chunk := handle.read(_CHUNK if left is None else min(_CHUNK, left)):
-            digest.update(chunk)
-            left = None if left is None else left - len(chunk)
+    with open(path, "rb") as file:
+        return _hash(file, n_bytes)
+
+
+def _hash(file: IO[bytes], n_bytes: int | None = None) -> str:
+    digest, left = hashlib.sha256(), sys.maxsize if n_bytes is None else n_bytes
+    while chunk := file.read(min(_CHUNK, left)):
+        digest.update(chunk)
+        left -= len(chunk)
     return digest.hexdigest()
 
 
@@ -126,43 +131,47 @@ def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
     raise damaged(path, what)
 
 
+@contextmanager
+def opened(path: Path) -> Iterator[tuple[IO[bytes], int]]:
+    """Yield a regular file to read, and its size; what cannot be read counts as damaged."""
+    with os.fdopen(open_regular(path), "rb") as file:
+        try:
+            yield file, os.fstat(file.fileno()).st_size
+        except OSError as error:
+            raise damaged(path, f"cannot be read ({error.strerror})") from error
+
+
 def check_file(path: Path, n_bytes: int, sha256: str) -> None:
     """Refuse a file that is not as it was written; it is read in pieces and nothing is kept."""
-    with os.fdopen(open_regular(path), "rb") as file:
-        size = os.fstat(file.fileno()).st_size
+    with opened(path) as (file, size):
         if size != n_bytes:
             if size < 1024 and file.read(1024).startswith(_LFS):
                 raise ModelFileError(f"{path}: is a Git LFS pointer, not the file itself; run `git lfs pull`")
             what = "was cut off" if size < n_bytes else "has grown"
             raise damaged(path, f"{size} bytes instead of {n_bytes}: the file {what}")
-        digest = hashlib.sha256()
-        try:
-            while chunk := file.read(_CHUNK):
-                digest.update(chunk)
-        except OSError as error:
-            raise damaged(path, f"cannot be read ({error.strerror})") from error
-    found = digest.hexdigest()
+        found = _hash(file)
     if found != sha256:
         raise damaged(path, f"its content has changed (SHA-256 {found[:12]}… instead of {sha256[:12]}…)")
 
 
 def read_bounded(path: Path, limit: int) -> bytes:
     """Return the content of a regular file of at most `limit` bytes."""
-    with os.fdopen(open_regular(path), "rb") as file:
-        size = os.fstat(file.fileno()).st_size
+    with opened(path) as (file, size):
         if size > limit:
             raise damaged(path, f"{size} bytes, more than the {limit} that such a file may have")
-        try:
-            return file.read(limit)
-        except OSError as error:
-            raise damaged(path, f"cannot be read ({error.strerror})") from error
+        return file.read(limit)
+
+
+def refuse_link(folder: Path) -> None:
+    """Refuse a link in the place of a folder of a generation."""
+    if os.path.islink(folder):
+        raise damaged(folder, "is a symbolic link, not a folder of this model")
 
 
 def listing(folder: Path) -> list[str]:
     """Return the names in the folder of a generation, which must be a folder and no link to one."""
+    refuse_link(folder)
     try:
-        if os.path.islink(folder):
-            raise damaged(folder, "is a symbolic link, not a folder of this model")
         return sorted(os.listdir(folder))
     except NotADirectoryError:
         raise damaged(folder, "is not a folder") from None
@@ -172,10 +181,5 @@ def listing(folder: Path) -> list[str]:
 
 def ranges(numbers: list[int]) -> str:
     """Return numbers, oldest first, as text: 1 to 4, 7."""
-    parts: list[list[int]] = []
-    for number in numbers:
-        if parts and parts[-1][-1] == number - 1:
-            parts[-1][1:] = [number]
-        else:
-            parts.append([number])
-    return ", ".join(" to ".join(map(str, part)) for part in parts) or "none"
+    runs = [[n for _, n in run] for _, run in groupby(enumerate(numbers), lambda place: place[1] - place[0])]
+    return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs) or "none"

@@ -16,14 +16,13 @@ from dbull.documents import check_fields, fail, parse_document, text, whole
 from dbull.errors import AlreadyLearnedError
 from dbull.store.checkpoint import LearnedInput, with_bytes
 from dbull.store.eventlog import parse_events, past_events
-from dbull.store.layout import DOCUMENT_BYTES, LEARNED, check_file, is_sha256, read_bounded
-from dbull.store.manifest import Manifest, read_manifest
+from dbull.store.layout import DOCUMENT_BYTES, LEARNED, check_file, read_bounded
+from dbull.store.manifest import LEARNED_INPUT, Manifest, read_manifest
 
 # Of the last models at hand, by the hash of the manifest: it stands for all that the generation rests on, so
 # this is never out of date. Without it a commit would take the longer the more had been learned.
 _KNOWN: dict[str, dict[str, LearnedRecord]] = {}
 _MOST_KNOWN = 4
-_FIELDS = {"sha256", "name", "rows", "bytes"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +69,9 @@ def learned_lines(inputs: Iterable[LearnedInput]) -> list[dict[str, Any]]:
 
 def read_inputs(events: Iterable[dict[str, Any]], where: str) -> list[LearnedInput]:
     """Return the inputs among the events of a generation."""
-    readers = {"sha256": _sha256, "name": text, "rows": whole, "bytes": whole}
-    return [
-        LearnedInput(**check_fields({k: v for k, v in event.items() if k in _FIELDS}, where, readers))
-        for event in events
-        if event.get("kind") == "learned"
-    ]
+    own = [event for event in events if event.get("kind") == "learned"]
+    told = ({key: value for key, value in event.items() if key in LEARNED_INPUT} for event in own)
+    return [LearnedInput(**check_fields(one, where, LEARNED_INPUT)) for one in told]
 
 
 def known_inputs(model: Path, manifest: Manifest) -> tuple[dict[str, LearnedRecord], bool]:
@@ -132,9 +128,3 @@ def _read_list(model: Path, number: int) -> dict[str, LearnedRecord]:
         sha256: LearnedRecord(**check_fields(with_bytes(part), f"{path}.{sha256}", readers))
         for sha256, part in value.items()
     }
-
-
-def _sha256(value: object, where: str) -> str:
-    if not is_sha256(value):
-        fail(where, f"expected a SHA-256 in hexadecimal, got {value!r:.50}")
-    return str(value)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -16,27 +17,18 @@ from dbull.documents import (
     dump_document,
     fail,
     list_of,
+    mapping,
+    object_of,
     or_none,
     parse_document,
     text,
+    value_that,
     whole,
 )
 from dbull.errors import ModelFileError, SettingsError
+from dbull.store import layout
 from dbull.store.checkpoint import LearnedInput, with_bytes
-from dbull.store.layout import (
-    EVENTS,
-    FORMAT_VERSION,
-    LEARNED,
-    MANIFEST,
-    MANIFEST_BYTES,
-    MANIFEST_HASH,
-    check_name,
-    damaged,
-    generation_name,
-    hash_bytes,
-    is_sha256,
-    read_bounded,
-)
+from dbull.store.layout import EVENTS, LEARNED, MANIFEST, MANIFEST_BYTES, damaged, hash_bytes
 
 FORMAT = "dbull-model"
 
@@ -52,26 +44,26 @@ class FileRecord:
 
 @dataclass(frozen=True)
 class Manifest:
-    """Everything about a generation but the content of its files."""
+    """Everything about a generation but the content of its files; by default what is before the first one."""
 
-    generation: int
-    parent: int | None
-    parent_sha256: str | None  # of the parent's manifest; None for the first, or over a damaged parent
-    restores: int | None  # the generation that this one brings back
-    oldest: int  # the lowest generation that was kept when this one was written; never falls
-    versions: dict[str, str]
-    note: str
-    time: str | None
-    settings: dict[str, Any]
-    data_schema: dict[str, Any]
-    encoder_fingerprint: str | None
-    rows: int  # of the first input learned in this generation
-    ids_given: int
-    n_events: int  # lines of its events.jsonl
-    log_offset: int  # where the events of this generation begin in the event log of the model
-    log_sha256: str  # of the events of all generations that this one rests on, see `chained`
-    base: int | None  # the newest generation of format 1 that this one rests on
-    files: dict[str, FileRecord]
+    generation: int = 0
+    parent: int | None = None
+    parent_sha256: str | None = None  # of the parent's manifest; None for the first, or over a damaged parent
+    restores: int | None = None  # the generation that this one brings back
+    oldest: int = 1  # the lowest generation that was kept when this one was written; never falls
+    versions: dict[str, str] = field(default_factory=dict)
+    note: str = ""
+    time: str | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    data_schema: dict[str, Any] = field(default_factory=dict)
+    encoder_fingerprint: str | None = None
+    rows: int = 0  # of the first input learned in this generation
+    ids_given: int = 0
+    n_events: int = 0  # lines of its events.jsonl
+    log_offset: int = 0  # where the events of this generation begin in the event log of the model
+    log_sha256: str = ""  # of the events of all generations that this one rests on, see `chained`
+    base: int | None = None  # the newest generation of format 1 that this one rests on
+    files: dict[str, FileRecord] = field(default_factory=dict)
     old_inputs: tuple[LearnedInput, ...] = ()  # of format 1, which had learned inputs here
     sha256: str = ""  # of manifest.json itself
 
@@ -85,37 +77,24 @@ class Manifest:
         """The generation whose content and past this one goes on from."""
         return self.parent if self.restores is None else self.restores
 
+    def next(self, **changes: Any) -> Manifest:
+        """Return the manifest of the generation after this one: the same content but for the changes."""
+        number, sha256 = self.generation or None, self.sha256 or None
+        own = {"restores": None, "log_offset": self.log_end, "old_inputs": (), "versions": running_versions()}
+        told = {"parent": number, "parent_sha256": sha256, **own, **changes}
+        return replace(self, generation=self.generation + 1, **told)
+
     def path(self, model: Path, name: str) -> Path:
         """Return where a file of this generation lies."""
-        return model / generation_name(self.files[name].generation) / name
+        return model / layout.generation_name(self.files[name].generation) / name
 
     def to_bytes(self) -> bytes:
-        """Return the text of manifest.json."""
+        """Return the text of manifest.json: the fields in their order, the parent's two as one."""
+        told = {name: value for name, value in vars(self).items() if name not in _NOT_WRITTEN}
         parent = {"generation": self.parent, "manifest_sha256": self.parent_sha256}
-        data = dump_document(
-            {
-                "format": FORMAT,
-                "format_version": FORMAT_VERSION,
-                "generation": self.generation,
-                "parent": None if self.parent is None else parent,
-                "restores": self.restores,
-                "oldest": self.oldest,
-                "versions": self.versions,
-                "note": self.note,
-                "time": self.time,
-                "settings": self.settings,
-                "data_schema": self.data_schema,
-                "encoder_fingerprint": self.encoder_fingerprint,
-                "rows": self.rows,
-                "ids_given": self.ids_given,
-                "n_events": self.n_events,
-                "log_offset": self.log_offset,
-                "log_sha256": self.log_sha256,
-                "base": self.base,
-                "files": {name: vars(record) for name, record in self.files.items()},
-            },
-            MANIFEST,
-        )
+        told["parent"] = None if self.parent is None else parent
+        told["files"] = {name: vars(record) for name, record in self.files.items()}
+        data = dump_document({"format": FORMAT, "format_version": layout.FORMAT_VERSION, **told}, MANIFEST)
         if len(data) > MANIFEST_BYTES:
             raise SettingsError(
                 f"settings and data_schema make a manifest of {len(data)} bytes, at most {MANIFEST_BYTES} "
@@ -136,14 +115,16 @@ class Manifest:
             inputs = tuple(fields.pop("learned_inputs"))
             rows = inputs[0].rows if inputs else 0
             fields |= {"old_inputs": inputs, "rows": rows, "oldest": 1, "log_sha256": sha256, "base": number}
-            fields["files"] = {
-                name: FileRecord(part[0], part[1], number) for name, part in fields["files"].items()
-            }
             for needed in (EVENTS, LEARNED):
                 if needed not in fields["files"]:
                     fail(f"{where}.files", f"{needed} is not listed")
+        files = fields.pop("files").items()
         manifest = cls(
-            parent=parent["generation"], parent_sha256=parent["manifest_sha256"], sha256=sha256, **fields
+            parent=parent["generation"],
+            parent_sha256=parent["manifest_sha256"],
+            files={name: FileRecord(**{"generation": number, **part}) for name, part in files},
+            sha256=sha256,
+            **fields,
         )
         if manifest.parent != (number - 1 or None):
             fail(where, f"parent {manifest.parent} of generation {number}")
@@ -178,15 +159,14 @@ def wrap_manifest(data: bytes) -> bytes:
 
 def read_manifest(model: Path, number: int) -> Manifest:
     """Return the manifest of a generation of a model."""
-    folder = model / generation_name(number)
+    folder = model / layout.generation_name(number)
     path = folder / MANIFEST
-    if os.path.islink(folder):
-        raise damaged(folder, "is a symbolic link, not a folder of this model")
+    layout.refuse_link(folder)
     if not os.path.isdir(folder):
         raise damaged(folder, "is not a folder")
-    data = read_bounded(path, MANIFEST_BYTES)
-    if read_bounded(folder / MANIFEST_HASH, 1024) != wrap_manifest(data):
-        raise damaged(path, f"does not agree with {MANIFEST_HASH}: one of the two has changed")
+    data = layout.read_bounded(path, MANIFEST_BYTES)
+    if layout.read_bounded(folder / layout.MANIFEST_HASH, 1024) != wrap_manifest(data):
+        raise damaged(path, f"does not agree with {layout.MANIFEST_HASH}: one of the two has changed")
     manifest = Manifest.from_bytes(data, str(path))
     if manifest.generation != number:
         raise damaged(path, f"is that of generation {manifest.generation}: the folder was renamed or copied")
@@ -212,84 +192,62 @@ def _check_format(value: object, where: str) -> int:
     version = value.get("format_version")
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         fail(f"{where}.format_version", f"expected a whole number, got {version!r:.50}")
-    if version > FORMAT_VERSION:
+    if version > layout.FORMAT_VERSION:
         writer = value.get("versions")
         name = writer.get("dbull") if isinstance(writer, dict) else None
         raise ModelFileError(
             f"{where}: written in format {version} by dbull {name!s:.30}; this dbull reads formats up to "
-            f"{FORMAT_VERSION}: upgrade dbull"
+            f"{layout.FORMAT_VERSION}: upgrade dbull"
         )
     return version
 
 
-def _object(value: object, where: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        fail(where, f"expected an object, got {value!r:.50}")
-    return value
-
-
-def _sha256(value: object, where: str) -> str:
-    if not is_sha256(value):
-        fail(where, f"expected a SHA-256 in hexadecimal, got {value!r:.50}")
-    return str(value)
-
-
-def _parent(value: object, where: str) -> dict[str, Any]:
-    return check_fields(value, where, {"generation": whole, "manifest_sha256": or_none(_sha256)})
-
-
 def _learned(value: object, where: str) -> LearnedInput:
-    readers = {"sha256": _sha256, "name": text, "rows": whole, "bytes": whole}
-    return LearnedInput(**check_fields(with_bytes(value), where, readers))
+    return LearnedInput(**check_fields(with_bytes(value), where, LEARNED_INPUT))
 
 
 def _versions(value: object, where: str) -> dict[str, str]:
-    return {name: text(part, f"{where}.{name}") for name, part in _object(value, where).items()}
+    return {name: text(part, f"{where}.{name}") for name, part in mapping(value, where).items()}
 
 
-def _files_read_by(reader: Reader) -> Reader:
-    def read(value: object, where: str) -> dict[str, Any]:
-        found = {}
-        for name, part in _object(value, where).items():
+def _files(record: Mapping[str, Reader]) -> Reader:
+    def read(value: object, where: str) -> Any:
+        names = mapping(value, where)
+        for name in names:
             stem, _, suffix = name.rpartition(".")
-            if name not in (EVENTS, LEARNED) and not (check_name(stem) and suffix in ("json", "safetensors")):
+            named = layout.check_name(stem) and suffix in ("json", "safetensors")
+            if name not in (EVENTS, LEARNED) and not named:
                 fail(where, f"{name!r:.80} cannot be a file of a model")
-            found[name] = reader(part, f"{where}.{name}")
-        return found
+        return object_of(dict.fromkeys(names, object_of(record)))(value, where)
 
     return read
 
 
-def _record(value: object, where: str) -> FileRecord:
-    return FileRecord(**check_fields(value, where, {"bytes": whole, "sha256": _sha256, "generation": whole}))
-
-
-def _record_1(value: object, where: str) -> tuple[int, str]:
-    fields = check_fields(value, where, {"bytes": whole, "sha256": _sha256})
-    return fields["bytes"], fields["sha256"]
-
-
+_sha256 = value_that(layout.is_sha256, "a SHA-256 in hexadecimal")
+LEARNED_INPUT: dict[str, Reader] = {"sha256": _sha256, "name": text, "rows": whole, "bytes": whole}
+_RECORD_1: dict[str, Reader] = {"bytes": whole, "sha256": _sha256}
+_NOT_WRITTEN = ("parent_sha256", "old_inputs", "sha256")
 _BOTH: dict[str, Reader] = {
     "format": text,
     "format_version": whole,
     "generation": whole,
-    "parent": or_none(_parent),
+    "parent": or_none(object_of({"generation": whole, "manifest_sha256": or_none(_sha256)})),
     "restores": or_none(whole),
     "versions": _versions,
     "note": text,
     "time": or_none(text),
-    "settings": _object,
-    "data_schema": _object,
+    "settings": mapping,
+    "data_schema": mapping,
     "encoder_fingerprint": or_none(text),
     "ids_given": whole,
     "n_events": whole,
     "log_offset": whole,
 }
-_READERS_1 = _BOTH | {"learned_inputs": list_of(_learned), "files": _files_read_by(_record_1)}
+_READERS_1 = _BOTH | {"learned_inputs": list_of(_learned), "files": _files(_RECORD_1)}
 _READERS = _BOTH | {
     "oldest": whole,
     "rows": whole,
     "log_sha256": _sha256,
     "base": or_none(whole),
-    "files": _files_read_by(_record),
+    "files": _files(_RECORD_1 | {"generation": whole}),
 }

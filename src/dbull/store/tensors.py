@@ -6,16 +6,14 @@ header is checked here first, because a reader may allocate what a header claims
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dbull.documents import Reader, check_fields, list_of, parse_document, whole
 from dbull.errors import SettingsError
-from dbull.store.layout import damaged, open_regular, read_bounded
+from dbull.store.layout import damaged, opened, read_bounded
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -24,26 +22,8 @@ HEADER_BYTES = 2 * 2**20
 MAX_TENSORS = 10_000
 MAX_SIDE = 2**40  # also of an empty tensor: beyond 2^63 a shape is no shape to torch
 # Bytes per value, for the kinds that every supported torch can read.
-ITEM_BYTES = {
-    "BOOL": 1,
-    "U8": 1,
-    "I8": 1,
-    "I16": 2,
-    "F16": 2,
-    "BF16": 2,
-    "I32": 4,
-    "F32": 4,
-    "I64": 8,
-    "F64": 8,
-}
-
-
-@dataclass(frozen=True)
-class TensorInfo:
-    """Kind and shape of a stored tensor."""
-
-    dtype: str
-    shape: tuple[int, ...]
+_KINDS = {1: ("BOOL", "U8", "I8"), 2: ("I16", "F16", "BF16"), 4: ("I32", "F32"), 8: ("I64", "F64")}
+ITEM_BYTES = {kind: n_bytes for n_bytes, kinds in _KINDS.items() for kind in kinds}
 
 
 def pack_tensors(group: Mapping[str, Tensor], where: str) -> bytes:
@@ -77,17 +57,13 @@ def pack_tensors(group: Mapping[str, Tensor], where: str) -> bytes:
     return data
 
 
-def read_header(path: Path) -> dict[str, TensorInfo]:
-    """Return what a safetensors file holds after checking that its header tells nothing impossible."""
-    try:
-        with os.fdopen(open_regular(path), "rb") as handle:
-            size = os.fstat(handle.fileno()).st_size
-            length = int.from_bytes(handle.read(8), "little")
-            if size < 8 or length > min(size - 8, HEADER_BYTES):
-                raise damaged(path, f"has a header of {length} bytes, which cannot be")
-            text = handle.read(length)
-    except OSError as error:
-        raise damaged(path, f"cannot be read ({error.strerror})") from error
+def read_header(path: Path) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Return kind and shape of each tensor of a file; refuse a header that tells anything impossible."""
+    with opened(path) as (file, size):
+        length = int.from_bytes(file.read(8), "little")
+        if size < 8 or length > min(size - 8, HEADER_BYTES):
+            raise damaged(path, f"has a header of {length} bytes, which cannot be")
+        text = file.read(length)
     where = f"{path}.header"
     header = parse_document(text, where)
     if not isinstance(header, dict) or len(header) > MAX_TENSORS:
@@ -101,7 +77,7 @@ def read_header(path: Path) -> dict[str, TensorInfo]:
         if span[1] - span[0] != prod(shape) * ITEM_BYTES[dtype]:
             raise damaged(path, f"tensor {name!r:.80} has a size that is not that of its shape")
         spans.append(tuple(span))
-        found[name] = TensorInfo(dtype, shape)
+        found[name] = (dtype, shape)
     end = 0
     for start, stop in sorted(spans):
         if start != end:
@@ -127,8 +103,8 @@ def read_tensors(path: Path, n_bytes: int) -> dict[str, Tensor]:
     return tensors
 
 
-def _kind(value: object, where: str) -> str:
-    return value if isinstance(value, str) else ""
-
-
-_READERS: dict[str, Reader] = {"dtype": _kind, "shape": list_of(whole), "data_offsets": list_of(whole)}
+_READERS: dict[str, Reader] = {
+    "dtype": lambda value, _: value if isinstance(value, str) else "",
+    "shape": list_of(whole),
+    "data_offsets": list_of(whole),
+}

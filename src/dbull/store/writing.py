@@ -23,7 +23,7 @@ from pathlib import Path
 from dbull.errors import ConflictError, DbullError, ModelWriteError
 from dbull.store.layout import WRITING, damaged, generation_name
 from dbull.store.owners import is_gone, owner_name
-from dbull.writing import sync_folder
+from dbull.writing import new_file, sync_folder
 
 _FIXES = {
     errno.ENOSPC: "free some space, then run the same again",
@@ -82,12 +82,8 @@ def publish(model: Path, number: int, files: Mapping[str, bytes]) -> None:
 
 def replace_file(path: Path, pieces: Iterator[bytes]) -> None:
     """Put a file in the place of whatever has its name; a link is replaced and not written through."""
-    with _temporary(path.parent) as temp:
-        with open(temp / path.name, "xb") as handle:
-            handle.writelines(pieces)
-            handle.flush()
-            os.fsync(handle.fileno())
-        os.replace(temp / path.name, path)
+    with _temporary(path.parent) as temp, new_file(temp / path.name, path) as handle:
+        handle.writelines(pieces)
 
 
 def remove_leftovers(model: Path, *, of_others: bool = False) -> None:
@@ -130,10 +126,8 @@ def _make_folder(folder: Path) -> None:
 
 
 def _write(path: Path, data: bytes) -> None:
-    with open(path, "xb") as handle:
+    with new_file(path) as handle:
         handle.write(data)
-        handle.flush()
-        os.fsync(handle.fileno())
 
 
 def _claim(temp: Path, target: Path) -> None:
