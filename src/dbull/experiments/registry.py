@@ -24,7 +24,7 @@ class Method:
     told_true_k_as: str | None = None  # takes the true K, where the class does not declare it itself
 
 
-_DBULL, _CURL = "dbull.methods.dbull:DBULL", "dbull.methods.competitors.curl:CURL"
+_DBULL, _CURL = "dbull.methods.dbull:DBULL", "dbull:CURL"
 METHODS: Mapping[str, Method] = {
     "dbull": Method(_DBULL, "our networks and Dirichlet process mixture, learned together"),
     "dbull-paper": Method(
@@ -47,7 +47,7 @@ METHODS: Mapping[str, Method] = {
     "dec": Method("dbull:DEC", "deep embedded clustering, told the true number of classes"),
     "vade": Method("dbull:VaDE", "variational deep embedding, told the true number of classes"),
     "vae-dp": Method(
-        "dbull.methods.competitors.vae_dp:VAEDP",
+        "dbull:VAEDP",
         "a plain variational autoencoder, then our Dirichlet process mixture of its codes",
     ),
     "curl-f": Method(
