@@ -6,34 +6,15 @@ from pathlib import Path
 import numpy as np
 
 from dbull.data.archives import read_members
+from dbull.data.catalogue import files_of
 from dbull.data.dataset import Samples
-from dbull.data.files import DataFile, read_content
-from dbull.data.mnist import scale_bytes
+from dbull.data.files import read_content
+from dbull.data.mnist import image_samples
 from dbull.data.npz import read_arrays
 from dbull.errors import DataError
 
 LABELS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-ARCHIVE = DataFile(
-    "cifar-10-binary.tar.gz",
-    170_052_171,
-    ("c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",),
-    urls=("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",),
-)
-_TEST_CONTENT = "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b"
-TEST_FILES = (
-    DataFile(
-        "test_batch.bin.xz",
-        23_226_456,
-        ("89f4e12a985a64b8729884fe56b06dab93e30da267c8957ee031f6fc6d96a18f",),
-        (_TEST_CONTENT,),
-    ),
-    DataFile("test_batch.bin", 30_730_000, content=(_TEST_CONTENT,)),
-)
-FEATURES_FILE = DataFile(
-    "test_efficientnet_lite0.npz",
-    17_537_286,
-    ("449a76357cd9038f556dff9c741a2218de68038c12b7cf06ef953fbea4f2c13e",),
-)
+(ARCHIVE,), (FEATURES_FILE,) = files_of("cifar10"), files_of("cifar10-features")
 
 _SHAPE = (3, 32, 32)
 _RECORD = 1 + 3 * 32 * 32
@@ -77,13 +58,7 @@ def read_features(paths: Mapping[str, Path]) -> Samples:
 
 
 def _samples(records: list[np.ndarray], n_train: int | None) -> Samples:
-    x = np.empty((sum(map(len, records)), _RECORD - 1), dtype=np.float32)
-    start = 0
-    for batch in records:
-        scale_bytes(batch[:, 1:], x[start : start + len(batch)])
-        start += len(batch)
-    y_true = np.concatenate([batch[:, 0] for batch in records]).astype(np.int64)
-    return Samples(x, y_true, LABELS, _SHAPE, n_train)
+    return image_samples([(batch[:, 1:], batch[:, 0]) for batch in records], LABELS, _SHAPE, n_train)
 
 
 def _archive_batches(path: Path, names: tuple[str, ...]) -> dict[str, np.ndarray]:

@@ -5,119 +5,18 @@ from pathlib import Path
 
 import numpy as np
 
+from dbull.data.catalogue import CATALOGUE
 from dbull.data.dataset import Samples
-from dbull.data.files import DataFile, read_content
+from dbull.data.files import read_content
 from dbull.errors import DataError
 
-_SOURCE = "http://kdd.ics.uci.edu/databases/kddcup99/"
-TRAIN_FILE = DataFile(
-    "kddcup.data_10_percent.gz",
-    2_144_903,
-    (
-        "8045aca0d84e70e622d1148d7df782496f6333bf6eb979a1b0837c42a9fd9561",
-        "7bfaa8cef1350f72842018c32893e2fa4539d57efbb22f998eb74ecefc3da3b4",
-    ),
-    ("f8c8267ebcd9c0ed1fd7d6277fe5bfff8732e9b7db8e61b873542b2a534b6f9a",),
-    (_SOURCE + "kddcup.data_10_percent.gz", "https://ndownloader.figshare.com/files/5976042"),
-)
-CORRECTED_FILE = DataFile(
-    "corrected.gz",
-    1_409_035,
-    (
-        "abd8165508378859b07e38537271f0ebf8a4d7319f643188cd7361e939a05c43",
-        "74f0daef49b242badc09f2adbd457dea6a45b4f77177efbd11216d333651044b",
-    ),
-    ("547dfb9c0f0dc1d9944219ec79e851191faebaeb8acbfa1cd171c418397052a4",),
-    (_SOURCE + "corrected.gz",),
-)
-
-# The 41 attributes in file order.
-ATTRIBUTES = (
-    *("duration", "protocol_type", "service", "flag", "src_bytes", "dst_bytes", "land", "wrong_fragment"),
-    *("urgent", "hot", "num_failed_logins", "logged_in", "num_compromised", "root_shell", "su_attempted"),
-    *("num_root", "num_file_creations", "num_shells", "num_access_files", "num_outbound_cmds"),
-    *("is_host_login", "is_guest_login", "count", "srv_count", "serror_rate", "srv_serror_rate"),
-    *("rerror_rate", "srv_rerror_rate", "same_srv_rate", "diff_srv_rate", "srv_diff_host_rate"),
-    *("dst_host_count", "dst_host_srv_count", "dst_host_same_srv_rate", "dst_host_diff_srv_rate"),
-    *("dst_host_same_src_port_rate", "dst_host_srv_diff_host_rate", "dst_host_serror_rate"),
-    *("dst_host_srv_serror_rate", "dst_host_rerror_rate", "dst_host_srv_rerror_rate"),
-)
-# Every value that occurs in any part of the data, so that all parts get the same columns.
-_CATEGORIES = {
-    "protocol_type": ("icmp", "tcp", "udp"),
-    "service": (
-        *("IRC", "X11", "Z39_50", "aol", "auth", "bgp", "courier", "csnet_ns", "ctf", "daytime", "discard"),
-        *(
-            "domain",
-            "domain_u",
-            "echo",
-            "eco_i",
-            "ecr_i",
-            "efs",
-            "exec",
-            "finger",
-            "ftp",
-            "ftp_data",
-            "gopher",
-        ),
-        *("harvest", "hostnames", "http", "http_2784", "http_443", "http_8001", "icmp", "imap4", "iso_tsap"),
-        *("klogin", "kshell", "ldap", "link", "login", "mtp", "name", "netbios_dgm", "netbios_ns"),
-        *("netbios_ssn", "netstat", "nnsp", "nntp", "ntp_u", "other", "pm_dump", "pop_2", "pop_3", "printer"),
-        *("private", "red_i", "remote_job", "rje", "shell", "smtp", "sql_net", "ssh", "sunrpc", "supdup"),
-        *(
-            "systat",
-            "telnet",
-            "tftp_u",
-            "tim_i",
-            "time",
-            "urh_i",
-            "urp_i",
-            "uucp",
-            "uucp_path",
-            "vmnet",
-            "whois",
-        ),
-    ),
-    "flag": ("OTH", "REJ", "RSTO", "RSTOS0", "RSTR", "S0", "S1", "S2", "S3", "SF", "SH"),
-}
-# Normal traffic and all attacks of both parts.
-LABELS = (
-    *(
-        "apache2",
-        "back",
-        "buffer_overflow",
-        "ftp_write",
-        "guess_passwd",
-        "httptunnel",
-        "imap",
-        "ipsweep",
-        "land",
-    ),
-    *(
-        "loadmodule",
-        "mailbomb",
-        "mscan",
-        "multihop",
-        "named",
-        "neptune",
-        "nmap",
-        "normal",
-        "perl",
-        "phf",
-        "pod",
-    ),
-    *("portsweep", "processtable", "ps", "rootkit", "saint", "satan", "sendmail", "smurf", "snmpgetattack"),
-    *("snmpguess", "spy", "sqlattack", "teardrop", "udpstorm", "warezclient", "warezmaster", "worm", "xlock"),
-    *("xsnoop", "xterm"),
-)
+# The 41 attributes in file order, values of the three that are categories, and what a record may be.
+_FACTS = CATALOGUE["kddcup99"]
+ATTRIBUTES, _CATEGORIES, LABELS = tuple(_FACTS["attributes"]), _FACTS["categories"], tuple(_FACTS["labels"])
 COLUMNS = tuple(
     column
     for attribute in ATTRIBUTES
-    for column in (
-        [f"{attribute}={value}" for value in _CATEGORIES[attribute]]
-        if attribute in _CATEGORIES
-        else [attribute]
-    )
+    for column in [f"{attribute}={value}" for value in _CATEGORIES.get(attribute, ())] or [attribute]
 )
 
 

@@ -6,23 +6,12 @@ from pathlib import Path
 import numpy as np
 
 from dbull.data.archives import read_texts
+from dbull.data.catalogue import files_of
 from dbull.data.dataset import Samples
-from dbull.data.files import DataFile
 from dbull.data.text import tfidf
 from dbull.errors import DataError
 
-ARCHIVE = DataFile(
-    "20news-bydate.tar.gz",
-    14_464_277,
-    stored=(
-        "8f1b2514ca22a5ade8fbb9cfa5727df95fa587f4c87b786e15c759fa66d95610",
-        "af60160eb96de6c2b393ac5e6cb987dacd42718011a9cd9260166356ba4e639f",
-    ),
-    urls=(
-        "http://qwone.com/~jason/20Newsgroups/20news-bydate.tar.gz",
-        "https://ndownloader.figshare.com/files/5975967",
-    ),
-)
+(ARCHIVE,) = files_of("20newsgroups")
 
 
 def without_header(post: str) -> str:

@@ -14,18 +14,8 @@ from dbull.errors import DataError
 # What zipfile and numpy raise on a damaged archive; RuntimeError and NotImplementedError stand for
 # bytes that ask for a password or an unknown compression.
 DAMAGED_NPZ = (
-    zipfile.BadZipFile,
-    zlib.error,
-    lzma.LZMAError,
-    EOFError,
-    OSError,
-    ValueError,
-    KeyError,
-    RuntimeError,
-    NotImplementedError,
-    MemoryError,
-    struct.error,
-    tokenize.TokenError,
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, tokenize.TokenError, EOFError, OSError),
+    *(ValueError, KeyError, RuntimeError, NotImplementedError, MemoryError),
 )
 
 

@@ -84,18 +84,13 @@ def load(name: str, folder: Path | str | None = None) -> Dataset:
     """
     recipe = _recipe(name)
     paths, checksums = _verified(name, recipe, folder)
-    samples = recipe.read(paths)
     return Dataset(
         name=name,
-        x=samples.x,
-        y_true=samples.y_true,
-        sample_shape=samples.sample_shape,
         kind=recipe.kind,
-        label_names=samples.label_names,
         source=recipe.source,
         licence=recipe.licence,
         checksums=checksums,
-        n_train=samples.n_train,
+        **vars(recipe.read(paths)),
     )
 
 

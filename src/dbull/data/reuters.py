@@ -11,21 +11,12 @@ from pathlib import Path
 import numpy as np
 import scipy  # its parts are imported when they are first used
 
+from dbull.data.catalogue import files_of
 from dbull.data.dataset import Samples
-from dbull.data.files import DataFile
 from dbull.data.npz import read_arrays
 from dbull.data.text import N_WORDS
 
-READY_FILE = DataFile(
-    "reuters10k_rcv1.npz",
-    3_054_952,
-    ("d5704119c275181b106a292f03666e5c464e894363c4c350f53eae337bd66ff4",),
-)
-COUNTS_FILE = DataFile(
-    "rcv1_27271_counts.npz",
-    4_093_164,
-    ("9473eb0eb5fda4b3943cf00f935e56b4f5b79adda4a6dbb7d727cb3220572002",),
-)
+(READY_FILE,), (COUNTS_FILE,) = files_of("reuters10k-ready"), files_of("reuters-rcv1")
 # Documents drawn of CCAT, GCAT, MCAT, ECAT: the counts of the Reuters10k label file in common use.
 _CLASS_SIZES = (4312, 2403, 2471, 814)
 _DRAW_SEED = 1234

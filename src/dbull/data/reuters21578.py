@@ -9,24 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from dbull.data.archives import read_texts
+from dbull.data.catalogue import files_of
 from dbull.data.dataset import Samples
-from dbull.data.files import DataFile
 from dbull.data.text import tfidf
 from dbull.errors import DataError
 
-ARCHIVE = DataFile(
-    "reuters21578.tar.gz",
-    8_150_596,
-    stored=(
-        "a22faadd7dde0dfdd784e60087209aa6",  # the official archive, known by MD5 only
-        "fe5c940d5a28c942a203de3155e51eedd0cc266aebd2ef66fae19df3bf924d25",
-    ),
-    urls=(
-        "http://www.daviddlewis.com/resources/testcollections/reuters21578/reuters21578.tar.gz",
-        "https://archive.ics.uci.edu/ml/machine-learning-databases/reuters21578-mld/reuters21578.tar.gz",
-        "https://kdd.ics.uci.edu/databases/reuters21578/reuters21578.tar.gz",
-    ),
-)
+(ARCHIVE,) = files_of("reuters-21578")
 
 # The files are SGML without nesting of these elements, so five patterns read them whole. A parser
 # that resolves entities or a DTD would be both slower and open to whatever the file asks for.

@@ -10,32 +10,15 @@ from pathlib import Path
 import numpy as np
 
 from dbull.data.archives import read_members
+from dbull.data.catalogue import files_of
 from dbull.data.dataset import Samples
-from dbull.data.files import DataFile
-from dbull.data.mnist import scale_bytes
+from dbull.data.mnist import image_samples
 from dbull.data.npz import read_arrays
 from dbull.errors import DataError
 
 LABELS = ("airplane", "bird", "car", "cat", "deer", "dog", "horse", "monkey", "ship", "truck")
 N_FEATURES = 2048
-ARCHIVE = DataFile(
-    "stl10_binary.tar.gz",
-    2_640_397_119,
-    ("f31fd99273a1acb8609c8db427cebb1de3f71de77758cdc0e22956e1289b9866",),
-    urls=(
-        "http://ai.stanford.edu/~acoates/stl10/stl10_binary.tar.gz",
-        "https://cs.stanford.edu/~acoates/stl10/stl10_binary.tar.gz",
-    ),
-)
-# The same, unpacked: much faster to read, since the archive holds 100,000 unlabelled images as well.
-BINARY_FILES = (
-    DataFile("train_X.bin", 138_240_000, ("918c2871b30a85fa023e0c44e0bee87f",)),
-    DataFile("train_y.bin", 5_000, ("5a34089d4802c674881badbb80307741",)),
-    DataFile("test_X.bin", 221_184_000, ("7f263ba9f9e0b06b93213547f721ac82",)),
-    DataFile("test_y.bin", 8_000, ("36f9794fa4beb8a2c72628de14fa638e",)),
-)
-# Made by the user with weights of the user's choice, so there is no digest to hold it to.
-FEATURES_FILE = DataFile("stl10_resnet50.npz")
+(ARCHIVE,), BINARY_FILES, (FEATURES_FILE,) = map(files_of, ("stl10", "stl10-unpacked", "stl10-features"))
 
 _SHAPE = (3, 96, 96)
 _IMAGE_BYTES = 3 * 96 * 96
@@ -73,12 +56,8 @@ def read_images(paths: Mapping[str, Path]) -> Samples:
     for part in ("train", "test"):
         images = parse_images(content[f"{part}_X.bin"], f"{where}:{part}_X.bin")
         labels = parse_labels(content[f"{part}_y.bin"], len(images), f"{where}:{part}_y.bin")
-        parts.append((images.reshape(len(images), -1), labels))
-    (train_x, train_y), (test_x, test_y) = parts
-    x = np.empty((len(train_x) + len(test_x), _IMAGE_BYTES), dtype=np.float32)
-    scale_bytes(train_x, x[: len(train_x)])
-    scale_bytes(test_x, x[len(train_x) :])
-    return Samples(x, np.concatenate([train_y, test_y]), LABELS, _SHAPE, len(train_x))
+        parts.append((images, labels))
+    return image_samples(parts, LABELS, _SHAPE, len(parts[0][0]))
 
 
 def read_features(paths: Mapping[str, Path]) -> Samples:

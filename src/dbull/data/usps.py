@@ -6,29 +6,9 @@ from pathlib import Path
 import numpy as np
 
 from dbull.data.dataset import Samples
-from dbull.data.files import DataFile, read_content
+from dbull.data.files import read_content
 from dbull.errors import DataError
 
-_SOURCES = (
-    "https://hastie.su.domains/ElemStatLearn/datasets/",
-    "https://web.stanford.edu/~hastie/ElemStatLearn/datasets/",
-)
-FILES = (
-    DataFile(
-        "zip.train.gz",
-        1_829_071,
-        ("66ebf231ab51f2cf6ac1a892d0f98ccffee1079d7a5db638c1f11f366046ca16",),
-        ("abc9f5c75b997cabe66b5d01727d5a681c69298e1641a8d37b55433a52129dc0",),
-        tuple(source + "zip.train.gz" for source in _SOURCES),
-    ),
-    DataFile(
-        "zip.test.gz",
-        439_208,
-        ("8dacc3c6e136af6c3488de9e5113a7daf140c8c2f1f0b61c54ee02f03f1a962f",),
-        ("6bde17b4f1cd68e0630cd2751d6495b5795d9165ab2dc4a0be8b7002b732f4cc",),
-        tuple(source + "zip.test.gz" for source in _SOURCES),
-    ),
-)
 LABELS = tuple("0123456789")
 _N_PIXELS = 256
 

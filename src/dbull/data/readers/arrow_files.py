@@ -1,6 +1,8 @@
 """Parquet, Arrow and Feather files and Arrow streams, in chunks, through pyarrow (the `io` extra)."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,61 +25,68 @@ ARROW_FILE_MAGIC = b"ARROW1"
 
 def read_parquet(path: Path, settings: ReadSettings) -> Iterator[Chunk]:
     """Yield the rows of a Parquet file; only the columns asked for are read."""
-    pyarrow = need_pyarrow(str(path))
-    try:
-        with pyarrow.parquet.ParquetFile(path) as file:
-            selection = select_columns(file.schema_arrow.names, settings, str(path))
-            wanted = [file.schema_arrow.names[i] for i in _positions(selection)]
-            batches = file.iter_batches(
-                batch_size=settings.rows_at_once(len(wanted)), columns=wanted, use_threads=False
-            )
-            yield from _chunks(batches, settings, selection, str(path))
-    except (pyarrow.ArrowException, UnicodeDecodeError, OSError, MemoryError) as error:
-        raise DataError(f"{path}: not a readable Parquet file ({error})") from error
+    with _reading(str(path), "Parquet file") as pyarrow, pyarrow.parquet.ParquetFile(path) as file:
+        names = file.schema_arrow.names
+        selection = select_columns(names, settings, str(path))
+        key = () if selection.key_position is None else (selection.key_position,)
+        wanted = [names[i] for i in (*selection.positions, *key)]
+        batches = file.iter_batches(
+            batch_size=settings.rows_at_once(len(wanted)), columns=wanted, use_threads=False
+        )
+        yield from _chunks(batches, settings, selection, str(path))
 
 
 def read_arrow(path: Path, settings: ReadSettings) -> Iterator[Chunk]:
     """Yield the rows of an Arrow IPC (Feather version 2) file, in the file or the stream format."""
-    pyarrow = need_pyarrow(str(path))
+    need_pyarrow(str(path))
     with path.open("rb") as stream:
-        is_file_format = stream.read(len(ARROW_FILE_MAGIC)) == ARROW_FILE_MAGIC
-        if not is_file_format:
-            stream.seek(0)
+        if not _is_file_format(stream):
             yield from read_arrow_stream(stream, settings, str(path))
             return
-    try:
-        with pyarrow.memory_map(str(path)) as source, pyarrow.ipc.open_file(source) as reader:
-            selection = select_columns(reader.schema.names, settings, str(path))
-            batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
-            yield from _chunks(batches, settings, selection, str(path))
-    except (pyarrow.ArrowException, UnicodeDecodeError, OSError, MemoryError) as error:
-        raise DataError(f"{path}: not a readable Arrow file ({error})") from error
+    with (
+        _reading(str(path), "Arrow file") as pyarrow,
+        pyarrow.memory_map(str(path)) as source,
+        pyarrow.ipc.open_file(source) as reader,
+    ):
+        selection = select_columns(reader.schema.names, settings, str(path))
+        batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
+        yield from _chunks(batches, settings, selection, str(path))
 
 
 def read_arrow_stream(stream: IO[bytes], settings: ReadSettings, where: str) -> Iterator[Chunk]:
     """Yield the rows of an Arrow IPC stream."""
-    pyarrow = need_pyarrow(where)
-    try:
-        with pyarrow.ipc.open_stream(stream) as reader:
-            selection = select_columns(reader.schema.names, settings, where)
-            yield from _chunks(reader, settings, selection, where)
-    except (pyarrow.ArrowException, UnicodeDecodeError, OSError, MemoryError) as error:
-        raise DataError(f"{where}: not a readable Arrow stream ({error})") from error
+    with _reading(where, "Arrow stream") as pyarrow, pyarrow.ipc.open_stream(stream) as reader:
+        selection = select_columns(reader.schema.names, settings, where)
+        yield from _chunks(reader, settings, selection, where)
 
 
 def schema_names(path: Path) -> tuple[str, ...] | None:
     """Return the names of the columns, None if the file cannot be read."""
-    pyarrow = need_pyarrow(str(path))
-    try:
+    need_pyarrow(str(path))
+    with suppress(DataError), _reading(str(path), "table") as pyarrow:
         if path.name.lower().endswith(".parquet"):
             return tuple(pyarrow.parquet.read_schema(path).names)
         with path.open("rb") as stream:
-            is_file_format = stream.read(len(ARROW_FILE_MAGIC)) == ARROW_FILE_MAGIC
-            stream.seek(0)
-            opened = pyarrow.ipc.open_file(stream) if is_file_format else pyarrow.ipc.open_stream(stream)
-            return tuple(opened.schema.names)
-    except (pyarrow.ArrowException, UnicodeDecodeError, OSError, MemoryError):
-        return None
+            opened = pyarrow.ipc.open_file if _is_file_format(stream) else pyarrow.ipc.open_stream
+            return tuple(opened(stream).schema.names)
+    return None
+
+
+@contextmanager
+def _reading(where: str, kind: str) -> Iterator[Any]:
+    """Yield pyarrow; whatever it raises about a file becomes our own error."""
+    pyarrow = need_pyarrow(where)
+    try:
+        yield pyarrow
+    except (pyarrow.ArrowException, UnicodeDecodeError, OSError, MemoryError) as error:
+        raise DataError(f"{where}: not a readable {kind} ({error})") from error
+
+
+def _is_file_format(stream: IO[bytes]) -> bool:
+    """Tell the file format from the stream format; the stream is at its beginning before and after."""
+    begins = stream.read(len(ARROW_FILE_MAGIC))
+    stream.seek(0)
+    return begins == ARROW_FILE_MAGIC
 
 
 def _chunks(
@@ -108,7 +117,7 @@ def _chunk(batch: Any, first_row: int, settings: ReadSettings, selection: Select
                 f"{where}: column '{settings.key}': a key must be a text or a number, got {column.type}"
             )
         keys = np.array(column.to_pylist())
-    expanded = Selection(selection.positions, tuple(names), selection.key_position, selection.unused)
+    expanded = replace(selection, names=tuple(names))
     return make_chunk(np.concatenate(parts, axis=1), keys, first_row, expanded, where)
 
 
@@ -119,10 +128,8 @@ def _numbers(column: Any, name: str, first_row: int, where: str) -> tuple[np.nda
     if column.null_count:
         row = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
         raise DataError(f"{where}: row {first_row + row + 1}, column '{name}': the value is missing")
-    if (
-        types.is_fixed_size_list(column.type)
-        or types.is_list(column.type)
-        or types.is_large_list(column.type)
+    if any(
+        is_kind(column.type) for is_kind in (types.is_fixed_size_list, types.is_list, types.is_large_list)
     ):
         lengths = np.unique(column.value_lengths().to_numpy(zero_copy_only=False))
         if len(lengths) > 1:
@@ -141,8 +148,3 @@ def _numbers(column: Any, name: str, first_row: int, where: str) -> tuple[np.nda
             f"{where}: row {first_row + 1}, column '{name}': expected numbers, got {column.type}; {advice}"
         )
     return column.to_numpy(zero_copy_only=False)[:, None], [name]
-
-
-def _positions(selection: Selection) -> tuple[int, ...]:
-    key = () if selection.key_position is None else (selection.key_position,)
-    return (*selection.positions, *key)

@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import math
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 from itertools import chain, islice
@@ -25,10 +26,10 @@ _TAP_BYTES = 1 << 16
 def read_csv(path: Path, settings: ReadSettings) -> Iterator[Chunk]:
     """Yield the rows of a .csv or .csv.gz file."""
     with path.open("rb") as file:
-        raw = file if settings.max_bytes is None else io.BufferedReader(_Beginning(file, settings.max_bytes))
+        raw = file if settings.max_bytes is None else io.BufferedReader(_Through(file, settings.max_bytes))
         stream: Any = gzip.GzipFile(fileobj=raw) if path.suffix.lower() == ".gz" else raw
         if settings.tap is not None:
-            stream = io.BufferedReader(_Tapped(stream, settings.tap), _TAP_BYTES)
+            stream = io.BufferedReader(_Through(stream, sys.maxsize, settings.tap), _TAP_BYTES)
         yield from read_csv_stream(stream, settings, str(path))
 
 
@@ -43,34 +44,20 @@ def first_line(path: Path) -> tuple[str, ...] | None:
         return None
 
 
-class _Beginning(io.RawIOBase):
-    """The first bytes of a file, which may go on."""
+class _Through(io.RawIOBase):
+    """A stream of which no more than `n_bytes` are read, and whose bytes are shown to `tap` as they are."""
 
-    def __init__(self, file: BinaryIO, n_bytes: int):
-        self._file, self._left = file, n_bytes
+    def __init__(self, stream: Any, n_bytes: int, tap: Callable[[bytes], object] | None = None):
+        self._stream, self._left, self._tap = stream, n_bytes, tap
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        data = self._file.read(min(len(buffer), self._left))
+        data = self._stream.read(min(len(buffer), self._left))
         self._left -= len(data)
-        buffer[: len(data)] = data
-        return len(data)
-
-
-class _Tapped(io.RawIOBase):
-    """A stream whose bytes are shown to somebody else as they are read."""
-
-    def __init__(self, stream: Any, tap: Callable[[bytes], object]):
-        self._stream, self._tap = stream, tap
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        data = self._stream.read(len(buffer))
-        self._tap(data)
+        if self._tap is not None:
+            self._tap(data)
         buffer[: len(data)] = data
         return len(data)
 

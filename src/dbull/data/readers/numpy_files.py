@@ -11,15 +11,7 @@ import numpy as np
 from numpy.lib import format as npy_format
 
 from dbull.data.npz import DAMAGED_NPZ
-from dbull.data.readers.chunk import (
-    TIMES,
-    Chunk,
-    ReadSettings,
-    Selection,
-    check_width,
-    make_chunk,
-    select_columns,
-)
+from dbull.data.readers.chunk import TIMES, Chunk, ReadSettings, check_width, make_chunk, select_columns
 from dbull.errors import DataError
 
 _BLOCK = 1 << 24  # no more is reserved at once than this, whatever a damaged header asks for
@@ -120,7 +112,7 @@ class _Layout:
         check_width(self.n_columns, where)
         names = list(dtype.names or map(str, range(self.n_columns)))
         self._names = names
-        self._selection: Selection = select_columns(names, settings, where)
+        self._selection = select_columns(names, settings, where)
         self._is_whole = len(self._selection.names) == len(names)
         self._sample_shape = shape[1:] if self._is_whole and len(shape) > 1 else (len(self._selection.names),)
         for name in self._selection.names if self._named else ():
