@@ -20,6 +20,7 @@ from dbull.errors import AlreadyLearnedError, DataError
 from dbull.store import ModelFolder
 
 __all__ = ["made", "place"]  # fixtures
+pytestmark = pytest.mark.usefixtures("quick_module")
 TABLES = ("csv", "csv.gz", "npy", "npz", "parquet", "arrow")
 
 
