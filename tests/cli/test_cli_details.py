@@ -19,6 +19,7 @@ from dbull.ingest import Learner
 from dbull.store import ModelFolder
 
 __all__ = ["made", "place"]  # fixtures
+pytestmark = pytest.mark.usefixtures("quick_module")
 
 
 def learned(folder):

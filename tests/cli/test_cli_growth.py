@@ -18,6 +18,7 @@ from dbull.ingest.sources import open_source
 from dbull.store import ModelFolder
 
 __all__ = ["made", "place"]  # fixtures
+pytestmark = pytest.mark.usefixtures("quick_module")
 TABLES = ("csv", "csv.gz", "npy", "npz", "parquet", "arrow")
 
 

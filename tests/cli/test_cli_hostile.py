@@ -20,6 +20,7 @@ from dbull.experiments import settings as settings_module
 from dbull.store import ModelFolder
 
 __all__ = ["made", "place"]  # fixtures
+pytestmark = pytest.mark.usefixtures("quick_module")
 # A title, a colour, its C1 form, DEL, every control of direction, a line that says something else.
 TURNS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c"
 HOSTILE = f"\x1b]0;owned\x07\x1b[31m\x9b31m\x7f{TURNS}"

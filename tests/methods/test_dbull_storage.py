@@ -21,7 +21,8 @@ from synthetic import gaussian_clusters
 
 GOLDEN = Path(__file__).parent.parent / "reference"
 X, Y = gaussian_clusters(np.random.default_rng(3), (60, 50, 40), 12, distance=14.0)
-QUICK = {"hidden_dims": (6,), "latent_dim": 2, "epochs": 3, "joint_epochs": 1, "random_state": 0}
+pytestmark = pytest.mark.usefixtures("quick_module")
+QUICK = {"hidden_dims": (6,), "latent_dim": 2, "epochs": 3, "joint_epochs": 0, "random_state": 0}
 
 
 @pytest.fixture(scope="module")

@@ -22,6 +22,7 @@ from forgery import forge
 from synthetic import gaussian_clusters
 
 X, Y = gaussian_clusters(np.random.default_rng(3), (60, 50, 40), 12, distance=14.0)
+pytestmark = pytest.mark.usefixtures("quick_module")
 QUICK = {"random_state": 0, "hidden_dims": (6,), "latent_dim": 2, "epochs": 2, "learning_rate": 1e-2}
 JOINT = {**QUICK, "joint_epochs": 2}
 GROWING = {**JOINT, "wait_steps": 1, "buffer_rows": 200, "threshold": 1e6, "batch_size": 16}
