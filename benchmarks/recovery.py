@@ -65,7 +65,7 @@ def random_mixture(seed: int, separation: float) -> tuple[np.ndarray, np.ndarray
     return x, y
 
 
-def random_stream(seed: int, separation: float, n_tasks: int = 5) -> list[tuple[np.ndarray, np.ndarray]]:
+def new_generator(seed: int, separation: float, n_tasks: int = 5) -> list[tuple[np.ndarray, np.ndarray]]:
     """Draw data sets of 1,000 rows, each with two clusters that were not there before."""
     rng = np.random.default_rng(seed)
     n_dims = int(rng.integers(2, 21))
@@ -101,7 +101,7 @@ def count_exact_streams(seeds: range, separation: float) -> int:
     n_exact = 0
     for seed in seeds:
         mixture, found = DPMixture(random_state=seed), []
-        tasks = random_stream(seed, separation)
+        tasks = new_generator(seed, separation)
         for x, _ in tasks:
             found.append(mixture.partial_fit(x).n_clusters_)
         truth = [2 * (i + 1) for i in range(len(tasks))]

@@ -129,7 +129,7 @@ def test_after_an_arrival_nothing_of_it_is_left_beside_the_statistics(rows, trai
     state = drained(learn(state, rows[150:], settings, None))[1]
     memory = state.memory
     assert memory.batches == []
-    assert float(memory.stream.counts.abs().sum()) == 0.0
+    assert float(memory.current.counts.abs().sum()) == 0.0
     assert bool(memory.established.all())
     assert memory.next_id == memory.n_given == memory.n_components
     assert set(state.owner) == set(state.imprints) == set(memory.ids)

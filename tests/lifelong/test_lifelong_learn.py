@@ -150,7 +150,7 @@ def test_every_row_is_counted_once(rows, joint_epochs, use_encoder_variance):
     memory = state.memory
     assert float(memory.total.counts.sum()) == pytest.approx(len(rows), rel=1e-9)
     assert float(memory.overall.counts.sum()) == pytest.approx(len(rows), rel=1e-9)
-    assert float(memory.stream.counts.abs().sum()) == 0.0
+    assert float(memory.current.counts.abs().sum()) == 0.0
     assert memory.batches == []
     assert memory.ids == tuple(range(memory.n_components))
     assert (state.n_rows, state.n_data_sets) == (len(rows), 1)

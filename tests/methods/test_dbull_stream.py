@@ -166,9 +166,9 @@ def test_arrivals_have_random_streams_of_their_own(quick):
     assert state.n_data_sets == 1
     later = copy.deepcopy(quick)
     later.state_.n_data_sets = 2
-    a, b = (torch.rand(5, generator=s.random_stream()) for s in (state, later.state_))
+    a, b = (torch.rand(5, generator=s.new_generator()) for s in (state, later.state_))
     assert not torch.equal(a, b)
-    assert torch.equal(a, torch.rand(5, generator=state.random_stream()))
+    assert torch.equal(a, torch.rand(5, generator=state.new_generator()))
 
 
 # Failure.

@@ -59,7 +59,7 @@ class Shadow:
         assert list(memory.ids) == self.ids
         assert memory.established.tolist() == self.old
         assert_same(memory.overall, self.sum(self.past, K))
-        assert_same(memory.stream, self.sum(self.now, K))
+        assert_same(memory.current, self.sum(self.now, K))
         assert_same(memory.total, self.sum(self.past + self.now, K))
         for record, pair in zip(memory.batches, self.now, strict=True):
             assert_same(record, self.sum([pair], K))
@@ -145,7 +145,7 @@ def test_batch_swap_is_recomputation():
     for i in (1, 0, 1):
         memory.replace_batch(i, local_summary(posteriors[1], batches[i]))
     direct = SufficientStats.total([local_summary(posteriors[int(i < 2)], b) for i, b in enumerate(batches)])
-    assert_same(memory.stream, direct)
+    assert_same(memory.current, direct)
     assert float(memory.total.counts.sum()) == pytest.approx(12.0)
 
 
@@ -197,11 +197,11 @@ def test_rounding_below_zero_is_cleared():
     memory.refill([summary(z[[i]], a[[i]]) for i in range(3)])
     for i in range(3):
         memory.replace_batch(i, summary(z[[i]], b[[i]]))
-    assert float(memory.stream.counts[0]) != 0.0  # the rounding is there
+    assert float(memory.current.counts[0]) != 0.0  # the rounding is there
     assert bool((memory.total.counts >= 0).all())
     assert bool((memory.total.entropy >= 0).all())
     memory.refill(memory.batches)
-    assert float(memory.stream.counts[0]) == 0.0
+    assert float(memory.current.counts[0]) == 0.0
 
 
 def test_a_proposal_does_not_touch_the_present():
@@ -214,7 +214,7 @@ def test_a_proposal_does_not_touch_the_present():
     copy = memory.coarse()
     copy.add_components(2)
     copy.select(torch.tensor([4, 0]))
-    copy.stream = copy.stream + copy.stream
+    copy.current = copy.current + copy.current
     assert memory.ids == ids
     assert memory.n_components == 3
     assert_same(memory.total, before)

@@ -12,7 +12,7 @@ from dbull.mixture import birth, merge, moves
 from dbull.mixture.birth import _sorted, best_fresh, fit_fresh, propose_birth, seed_labels
 from dbull.mixture.memory import StatsMemory
 from dbull.mixture.merge import merge_candidates, propose_dissolution, propose_merge
-from dbull.mixture.moves import Evidence, Proposal, accept, refine, settle
+from dbull.mixture.moves import Proposal, TemperedModel, accept, refine, state_under
 from dbull.mixture.prior import adapted_prior, paper_prior
 from dbull.mixture.settings import SearchSettings
 from dbull.mixture.updates import Points, local_step, local_summary, summarize
@@ -37,7 +37,7 @@ class World:
         rng = np.random.default_rng(seed)
         centres = np.array([[0.0, 0.0], [3.5, 0.5], [0.5, 3.5], [5.0, 5.0]])
         self.prior = paper_prior(2, 1.3)
-        self.evidence = Evidence(self.prior, weight)
+        self.model = TemperedModel(self.prior, weight)
         self.memory = StatsMemory.empty(2)
         self.past_z, self.past_r = np.zeros((0, 2)), np.zeros((0, K))
         if n_old:
@@ -57,9 +57,9 @@ class World:
         self.memory.add_components(K - n_old)
         nearest = ((self.z[:, None] - centres) ** 2).sum(2).argmin(1)
         start = self.memory.overall + summarize(hard(nearest, K), self.points)
-        self.used = self.evidence.posterior(start)
+        self.used = self.model.posterior(start)
         self.memory.refill([local_summary(self.used, self.points)])
-        self.state = settle(self.evidence, self.memory, self.points, self.used)
+        self.state = state_under(self.model, self.memory, self.points, self.used)
         self.r = local_step(self.used, self.points).exp().numpy()  # what the memory was made with
 
     def bound(self, r, past_r):
@@ -68,7 +68,7 @@ class World:
         z = np.concatenate([self.past_z, self.z])
         both = np.concatenate([past_r, r])
         plain = (p.concentration, p.mean.numpy(), p.mean_precision, p.dof, p.scale_inv.numpy())
-        return brute_force.elbo(z, np.zeros_like(z), both, plain, self.evidence.weight)
+        return brute_force.elbo(z, np.zeros_like(z), both, plain, self.model.weight)
 
     def active_rows(self, active):
         """Row numbers of the active points."""
@@ -80,10 +80,10 @@ def last_local_posterior(monkeypatch):
     """Catch the posterior of the last local step that a proposal took."""
     caught = {}
 
-    def stepwise(evidence, rest, active, posterior, n_steps):
+    def stepwise(model, rest, active, posterior, n_steps):
         for _ in range(n_steps):
             caught["posterior"] = posterior
-            total, posterior = refine(evidence, rest, active, posterior, 1)
+            total, posterior = refine(model, rest, active, posterior, 1)
         return total, posterior
 
     monkeypatch.setattr(birth, "refine", stepwise)
@@ -105,7 +105,7 @@ def test_bound_of_a_birth_is_exact(monkeypatch, last_local_posterior, n_old, tar
     """Only active rows were assigned again; with all responsibilities written out the bound is the same."""
     world = World(n_old, weight, n_rows=90, seed=3)
 
-    def any_three(evidence, points, factor, sizes, n_steps, generator):  # whether or not they are better
+    def any_three(model, points, factor, sizes, n_steps, generator):  # whether or not they are better
         return summarize(hard(seed_labels(points.zt.T, 3, generator), 3), points)
 
     monkeypatch.setattr(birth, "best_fresh", any_three)
@@ -143,8 +143,8 @@ def test_a_birth_collects_the_rows_of_its_target_by_share(monkeypatch, max_rows)
     world = World(0, 0.4, n_rows=90)
     seen = {}
 
-    def look(evidence, points, factor, sizes, n_steps, generator):
-        seen.update(evidence=evidence, points=points)
+    def look(model, points, factor, sizes, n_steps, generator):
+        seen.update(model=model, points=points)
         return summarize(torch.zeros(len(points), 1, dtype=torch.float64), points)
 
     monkeypatch.setattr(birth, "best_fresh", look)
@@ -155,7 +155,7 @@ def test_a_birth_collects_the_rows_of_its_target_by_share(monkeypatch, max_rows)
     assert set(rows) <= set(mine)
     assert len(rows) == min(max_rows, len(mine))
     np.testing.assert_allclose(seen["points"].mass.numpy(), world.r[rows, 1], rtol=1e-12)
-    spoken = seen["evidence"].weight * float(seen["points"].mass.sum())
+    spoken = seen["model"].weight * float(seen["points"].mass.sum())
     assert spoken == pytest.approx(0.4 * world.r[:, 1].sum())
 
 
@@ -255,12 +255,10 @@ def test_mere_refinement_is_not_accepted():
     state = world.state
     active = world.points
     rest = state.memory.total - local_summary(state.used, active)
-    total, posterior = refine(
-        world.evidence, rest, active, world.evidence.posterior(state.memory.total), REFINE
-    )
+    total, posterior = refine(world.model, rest, active, world.model.posterior(state.memory.total), REFINE)
     memory = state.memory.coarse()
-    memory.stream = total
-    only_refined = Proposal("birth", (0,), memory, posterior, world.evidence.elbo(total), REFINE)
+    memory.current = total
+    only_refined = Proposal("birth", (0,), memory, posterior, world.model.elbo(total), REFINE)
     assert only_refined.elbo > state.elbo + 1e-3
     record = accept(state, only_refined, active)
     assert not record.accepted
@@ -294,11 +292,11 @@ def test_refine_raises_the_bound_step_by_step():
     world = World(2)
     active = world.points.take(torch.arange(0, 60, 2))
     rest = world.state.memory.total - local_summary(world.used, active)
-    posterior = world.evidence.posterior(world.memory.total)
+    posterior = world.model.posterior(world.memory.total)
     bounds = [world.state.elbo]
     for n in range(1, 8):
-        total, _ = refine(world.evidence, rest, active, posterior, n)
-        bounds.append(world.evidence.elbo(total))
+        total, _ = refine(world.model, rest, active, posterior, n)
+        bounds.append(world.model.elbo(total))
     assert all(b >= a - 1e-9 for a, b in itertools.pairwise(bounds))
     assert bounds[-1] > bounds[0]
 
@@ -311,12 +309,12 @@ def test_birth_finds_the_two_halves_of_one_component():
     z, labels = gaussian_clusters(rng, (120, 80), 3, distance=10)
     points = Points.from_rows(torch.tensor(z))
     one = summarize(torch.zeros(200, 1, dtype=torch.float64), points)
-    evidence = Evidence(adapted_prior(one))
+    model = TemperedModel(adapted_prior(one))
     memory = StatsMemory.empty(3)
     memory.add_components(1)
-    used = evidence.posterior(one)
+    used = model.posterior(one)
     memory.refill([local_summary(used, points)])
-    state = settle(evidence, memory, points, used)
+    state = state_under(model, memory, points, used)
     settings = SearchSettings(fresh_rows=1000, fresh_steps=40, refine_steps=REFINE)
     proposal, active = propose_birth(state, 0, (2, 3, 5, 10), 5.0, settings, torch.Generator().manual_seed(0))
     assert accept(state, proposal, active).accepted
@@ -329,9 +327,9 @@ def test_no_birth_from_one_gaussian():
     rng = np.random.default_rng(1)
     points = Points.from_rows(torch.tensor(rng.normal(size=(300, 2))))
     one = summarize(torch.zeros(300, 1, dtype=torch.float64), points)
-    evidence = Evidence(adapted_prior(one))
-    factor = evidence.posterior(one).factor[0]
-    fresh = best_fresh(evidence, points, factor, (2, 3, 5, 10), 40, torch.Generator().manual_seed(0))
+    model = TemperedModel(adapted_prior(one))
+    factor = model.posterior(one).factor[0]
+    fresh = best_fresh(model, points, factor, (2, 3, 5, 10), 40, torch.Generator().manual_seed(0))
     assert fresh.n_components == 1
     assert float(fresh.counts[0]) == pytest.approx(300.0)
 
@@ -345,11 +343,11 @@ def test_fresh_mixtures_side_by_side_are_each_alone(with_mass):
         points = replace(points, mass=torch.linspace(0.2, 1.0, 80, dtype=torch.float64))
     generator = torch.Generator().manual_seed(0)
     labels = [seed_labels(points.zt.T, size, generator) for size in (2, 3, 5)]
-    together = fit_fresh(world.evidence, points, labels, 4, -torch.inf)
+    together = fit_fresh(world.model, points, labels, 4, -torch.inf)
     for own, got in zip(labels, together, strict=True):
         stats = summarize(hard(own, int(own.max()) + 1), points)
         for _ in range(4):
-            stats = local_summary(world.evidence.posterior(_sorted(stats)), points)
+            stats = local_summary(world.model.posterior(_sorted(stats)), points)
         expected = _sorted(stats)
         for name in ("counts", "sum_z", "sum_zz", "entropy"):
             torch.testing.assert_close(getattr(got, name), getattr(expected, name), rtol=1e-8, atol=1e-8)
@@ -361,12 +359,12 @@ def test_hopeless_fresh_mixtures_are_given_up_and_good_ones_never():
     rng = np.random.default_rng(31)
     z, _ = gaussian_clusters(rng, (50, 50), 2, distance=5.0)
     points = Points.from_rows(torch.tensor(z))
-    evidence = Evidence(paper_prior(2))
+    model = TemperedModel(paper_prior(2))
     labels = [torch.arange(100) % 2, torch.arange(100) % 3]  # poor starts, so that the steps matter
-    one = evidence.elbo(summarize(torch.zeros(100, 1, dtype=torch.float64), points))
+    one = model.elbo(summarize(torch.zeros(100, 1, dtype=torch.float64), points))
     for n_steps in (5, 10, 30):  # also when the last step is one at which the bound is looked at
-        assert len(fit_fresh(evidence, points, labels, n_steps, one - 100)) == 2
-    assert fit_fresh(evidence, points, labels, 30, 1e6) == []
+        assert len(fit_fresh(model, points, labels, n_steps, one - 100)) == 2
+    assert fit_fresh(model, points, labels, 30, 1e6) == []
 
 
 def test_a_shared_row_counts_only_by_its_share():
@@ -375,13 +373,13 @@ def test_a_shared_row_counts_only_by_its_share():
     z, _ = gaussian_clusters(rng, (60, 60), 2, distance=4.0)
     doubled = Points.from_rows(torch.tensor(np.repeat(z, 2, 0)))
     points_with_mass = replace(doubled, mass=torch.full((240,), 0.5, dtype=torch.float64))
-    evidence = Evidence(paper_prior(2))
+    model = TemperedModel(paper_prior(2))
     factor = torch.eye(2, dtype=torch.float64)
     plain = best_fresh(
-        evidence, Points.from_rows(torch.tensor(z)), factor, (), 30, torch.Generator().manual_seed(0)
+        model, Points.from_rows(torch.tensor(z)), factor, (), 30, torch.Generator().manual_seed(0)
     )
-    halves = best_fresh(evidence, points_with_mass, factor, (), 30, torch.Generator().manual_seed(0))
-    assert evidence.elbo(halves) == pytest.approx(evidence.elbo(plain), rel=1e-10)
+    halves = best_fresh(model, points_with_mass, factor, (), 30, torch.Generator().manual_seed(0))
+    assert model.elbo(halves) == pytest.approx(model.elbo(plain), rel=1e-10)
 
 
 def test_seed_labels_of_separated_blobs_and_of_duplicates():

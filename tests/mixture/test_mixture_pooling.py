@@ -131,7 +131,7 @@ def test_search_adapts_with_pooling():
     search = Search(StatsMemory.empty(2), points, pooling, torch.Generator().manual_seed(0))
     steps = list(search.run())
     assert "adapt" in {step.kind for step in steps}
-    assert search.evidence.prior.dof == pytest.approx(2 + 2 + 25.0)
+    assert search.model.prior.dof == pytest.approx(2 + 2 + 25.0)
 
 
 # Going on from given statistics.

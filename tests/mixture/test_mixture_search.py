@@ -13,7 +13,7 @@ from records import assert_same
 from dbull.mixture import search as search_module
 from dbull.mixture.fit import fit_data_set
 from dbull.mixture.memory import StatsMemory
-from dbull.mixture.moves import Evidence
+from dbull.mixture.moves import TemperedModel
 from dbull.mixture.prior import adapted_prior, paper_prior
 from dbull.mixture.search import Search, memoized_laps
 from dbull.mixture.settings import FitSettings, SearchSettings, default_evidence
@@ -50,12 +50,12 @@ def make_search(z, memory=None, prior=None, weight=1.0, seed=0, start=None, **se
 def assert_settled(search):
     """The memory is exactly what the present posterior makes of all rows, mini-batch by mini-batch."""
     fresh = local_summary(search.state.used, search.points)
-    assert_same(search.memory.stream, fresh, tolerance=1e-8)
+    assert_same(search.memory.current, fresh, tolerance=1e-8)
     assert_same(search.memory.total, search.memory.overall + fresh, tolerance=1e-8)
     assert len(search.memory.batches) == len(search.batches)
     for record, batch in zip(search.memory.batches, search.batches, strict=True):
         assert_same(record, local_summary(search.state.used, batch), tolerance=1e-8)
-    assert search.state.elbo == pytest.approx(search.evidence.elbo(search.memory.overall + fresh), rel=1e-10)
+    assert search.state.elbo == pytest.approx(search.model.elbo(search.memory.overall + fresh), rel=1e-10)
 
 
 def assert_never_falls(progress):
@@ -164,10 +164,10 @@ def test_sorting_never_lowers_the_bound():
     memory = StatsMemory.empty(2)
     memory.add_components(3)
     memory.refill([summarize(hard(labels, 3), points_of(z))])
-    evidence = Evidence(paper_prior(2))
-    before = evidence.elbo(memory.total)
+    model = TemperedModel(paper_prior(2))
+    before = model.elbo(memory.total)
     assert memory.sort_by_size()
-    assert evidence.elbo(memory.total) > before
+    assert model.elbo(memory.total) > before
     assert memory.ids == (1, 2, 0)
     assert not memory.sort_by_size()
 
@@ -176,12 +176,12 @@ def test_laps_count_every_row_once():
     """However many laps and mini-batches, overall gets each row once."""
     rng = np.random.default_rng(9)
     z = rng.normal(size=(230, 2))
-    evidence = Evidence(paper_prior(2))
+    model = TemperedModel(paper_prior(2))
     memory = StatsMemory.empty(2)
     memory.add_components(3)
     start = summarize(hard(rng.integers(0, 3, 230), 3), points_of(z))
     batches = points_of(z).batches(4)
-    bounds = list(memoized_laps(evidence, memory, batches, evidence.posterior(start), 12, 0.0))
+    bounds = list(memoized_laps(model, memory, batches, model.posterior(start), 12, 0.0))
     assert len(bounds) > 5
     assert all(b >= a - 1e-9 * abs(a) for a, b in itertools.pairwise(bounds))
     memory.fold()
@@ -193,13 +193,13 @@ def test_laps_count_every_row_once():
 def test_laps_converge_to_a_fixed_point_of_both_steps():
     rng = np.random.default_rng(10)
     z, labels = gaussian_clusters(rng, (60, 50, 40), 2, distance=3.5)
-    evidence = Evidence(paper_prior(2), 0.7)
+    model = TemperedModel(paper_prior(2), 0.7)
     memory = StatsMemory.empty(2)
     memory.add_components(3)
     start = summarize(hard(labels, 3), points_of(z))
-    for _ in memoized_laps(evidence, memory, points_of(z).batches(3), evidence.posterior(start), 500, 0.0):
+    for _ in memoized_laps(model, memory, points_of(z).batches(3), model.posterior(start), 500, 0.0):
         pass
-    again = local_summary(evidence.posterior(memory.total), points_of(z))
+    again = local_summary(model.posterior(memory.total), points_of(z))
     assert_same(memory.total, again, tolerance=1e-4)
 
 
@@ -331,11 +331,11 @@ def test_prior_in_step_with_the_components():
     rng = np.random.default_rng(19)
     z, _ = gaussian_clusters(rng, (300, 300, 300), 2, distance=25.0)
     search = make_search(z)
-    wide = search.evidence.prior
+    wide = search.model.prior
     steps = list(search.run())
     assert "adapt" in {s.kind for s in steps}
     now = adapted_prior(search.memory.total)
-    assert float(torch.logdet(search.evidence.prior.scale_inv)) == pytest.approx(
+    assert float(torch.logdet(search.model.prior.scale_inv)) == pytest.approx(
         float(torch.logdet(now.scale_inv)), abs=2 * search_module.ADAPTED
     )
     assert float(torch.logdet(wide.scale_inv)) > float(torch.logdet(now.scale_inv)) + 2.0
@@ -363,7 +363,7 @@ def test_fit_counts_every_row_and_ends_at_full_weight():
     assert fitted.weight == pytest.approx(0.2)
     assert memory.n_components == 3
     assert float(memory.total.counts.sum()) == pytest.approx(500.0)
-    assert fitted.elbo == pytest.approx(Evidence(fitted.prior).elbo(memory.total), rel=1e-12)
+    assert fitted.elbo == pytest.approx(TemperedModel(fitted.prior).elbo(memory.total), rel=1e-12)
     torch.testing.assert_close(
         fitted.posterior.components.dof, fitted.prior.dof + memory.total.counts, rtol=1e-12, atol=0.0
     )
@@ -407,10 +407,10 @@ def test_weight_in_step_with_the_components():
     memory = StatsMemory.empty(2)
     settings = Weighed(rule=lambda n_components: 0.3 + 0.1 * n_components)
     search = Search(memory, points_of(z), settings, torch.Generator().manual_seed(0))
-    assert search.evidence.weight == pytest.approx(0.4)
+    assert search.model.weight == pytest.approx(0.4)
     assert_never_falls(search.run())
     assert memory.n_components == 4
-    assert search.evidence.weight == pytest.approx(0.7)
+    assert search.model.weight == pytest.approx(0.7)
 
 
 def test_capped_evidence_holds_the_number_of_components_down():

@@ -71,7 +71,7 @@ class CodeMixture:
         behind = mine.next_id - mine.n_given
         memory = StatsMemory(
             [],
-            mine.stream.concat(theirs.stream),
+            mine.current.concat(theirs.current),
             mine.overall.concat(theirs.overall),
             mine.ids + tuple(i if i < theirs.n_given else i + behind for i in theirs.ids),
             torch.cat([mine.established, theirs.established]),

@@ -49,7 +49,7 @@ def learn(
     """
     state.check_coordinates()
     state, s = state.copy(), settings
-    generator = state.random_stream()
+    generator = state.new_generator()
     all_values = state.view.values(rows)
     all_inputs = state.view.inputs(all_values)
     first, learns = state.n_data_sets == 0, state.vae.learns
@@ -127,7 +127,7 @@ def pretrain(
 ) -> Generator[Progress, None, LearnerState]:
     """Train the networks alone on unlabelled rows of the domain; no cluster is learned."""
     state, s = state.copy(), settings
-    generator = state.random_stream()
+    generator = state.new_generator()
     schedule = s.training.schedule(first=True, novel=True)
     clock = Clock(schedule.epochs)
     values = state.view.values(rows)

@@ -82,7 +82,7 @@ class LearnerState:
         """Return a learner that shares nothing that learning changes."""
         return copy.deepcopy(self)
 
-    def random_stream(self) -> torch.Generator:
+    def new_generator(self) -> torch.Generator:
         """Return the random stream of the next data set, a function of the seed and the number before it."""
         return torch.Generator().manual_seed((self.seed + 1_000_003 * self.n_data_sets) % 2**63)
 

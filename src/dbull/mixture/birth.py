@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from dbull.mixture.elbo import elbo_after_global_step
-from dbull.mixture.moves import Evidence, Proposal, Settled, refine
+from dbull.mixture.moves import Proposal, SearchState, TemperedModel, refine
 from dbull.mixture.posterior import merge_gaps
 from dbull.mixture.settings import SearchSettings
 from dbull.mixture.stats import SufficientStats
@@ -34,7 +34,7 @@ MIN_MASS = 1.0  # a fresh component with less than one point is empty
 
 
 def propose_birth(
-    state: Settled,
+    state: SearchState,
     target: int,
     fresh_sizes: tuple[int, ...],
     min_rows: float,
@@ -55,30 +55,30 @@ def propose_birth(
         return None
     # A row that other components explain as well counts only as much as the target has of it.
     collected = replace(state.points.take(rows[mine]), mass=resp[mine])
-    scale_up = float(state.memory.stream.counts[target]) / float(resp[mine].sum())
-    evidence = Evidence(state.evidence.prior, state.evidence.weight * scale_up)
+    scale_up = float(state.memory.current.counts[target]) / float(resp[mine].sum())
+    model = TemperedModel(state.model.prior, state.model.weight * scale_up)
     has_past = bool(state.memory.established[target])
     factor, n_refine = state.used.factor[target], settings.refine_steps
-    fresh = best_fresh(evidence, collected, factor, fresh_sizes, settings.fresh_steps, generator)
+    fresh = best_fresh(model, collected, factor, fresh_sizes, settings.fresh_steps, generator)
     if fresh.n_components == 1 and not has_past:
         return None
     children = fresh.scaled(scale_up)
 
     active = state.points.take(rows)
-    stream_rest = state.memory.stream - local_summary(state.used, active)
+    current_rest = state.memory.current - local_summary(state.used, active)
     memory = state.memory.coarse()
     n_new = children.n_components - (0 if has_past else 1)
     memory.add_components(n_new)
-    rest = memory.overall + stream_rest.with_empty(n_new)
+    rest = memory.overall + current_rest.with_empty(n_new)
     # Where the children stand in the grown mixture: the first takes the slot of a target without a past.
     own, slots = torch.tensor([target]), torch.arange(memory.n_components - n_new, memory.n_components)
     if not has_past:
         slots = torch.cat([own, slots])
-    # What the target has of the stream is replaced by the children.
+    # What the target has of the current data is replaced by the children.
     total = memory.total
-    start = total - _placed(memory.stream.select(own), own, total) + _placed(children, slots, total)
-    posterior = state.evidence.posterior(start.without_negatives())
-    total, posterior = refine(state.evidence, rest, active, posterior, n_refine)
+    start = total - _placed(memory.current.select(own), own, total) + _placed(children, slots, total)
+    posterior = state.model.posterior(start.without_negatives())
+    total, posterior = refine(state.model, rest, active, posterior, n_refine)
     n_steps = n_refine
     alive = total.counts >= min_rows
     alive[: state.memory.n_components] = True
@@ -87,13 +87,13 @@ def propose_birth(
         keep = torch.nonzero(alive)[:, 0]
         memory.select(keep)
         rest = rest.select(keep)
-        total, posterior = refine(state.evidence, rest, active, posterior.select(keep), n_refine)
+        total, posterior = refine(state.model, rest, active, posterior.select(keep), n_refine)
         n_steps += n_refine
-    memory.stream = total - memory.overall
+    memory.current = total - memory.overall
     if memory.n_components == state.memory.n_components:
         return None
     subject = (state.memory.ids[target],)
-    return Proposal("birth", subject, memory, posterior, state.evidence.elbo(total), n_steps), active
+    return Proposal("birth", subject, memory, posterior, state.model.elbo(total), n_steps), active
 
 
 def _placed(record: SufficientStats, slots: Tensor, like: SufficientStats) -> SufficientStats:
@@ -103,7 +103,7 @@ def _placed(record: SufficientStats, slots: Tensor, like: SufficientStats) -> Su
 
 
 def best_fresh(
-    evidence: Evidence,
+    model: TemperedModel,
     points: Points,
     factor: Tensor,
     fresh_sizes: tuple[int, ...],
@@ -115,19 +115,19 @@ def best_fresh(
     Returns the statistics of the one with the most evidence, largest component first.
     """
     best = summarize(torch.zeros(len(points), 1, dtype=torch.float64), points)
-    best_elbo = evidence.elbo(best)
+    best_elbo = model.elbo(best)
     white = torch.linalg.solve_triangular(factor, points.zt, upper=False).T.contiguous()
     labels = [seed_labels(white, size, generator) for size in fresh_sizes if size < len(points)]
-    for stats in fit_fresh(evidence, points, labels, n_steps, best_elbo) if labels else []:
-        pooled = pool_redundant(evidence, points, stats)
-        elbo = evidence.elbo(pooled)
+    for stats in fit_fresh(model, points, labels, n_steps, best_elbo) if labels else []:
+        pooled = pool_redundant(model, points, stats)
+        elbo = model.elbo(pooled)
         if elbo > best_elbo:
             best, best_elbo = pooled, elbo
     return best
 
 
 def fit_fresh(
-    evidence: Evidence, points: Points, labels: list[Tensor], n_steps: int, to_beat: float
+    model: TemperedModel, points: Points, labels: list[Tensor], n_steps: int, to_beat: float
 ) -> list[SufficientStats]:
     """Fit several small mixtures to the same points side by side, each from hard labels of its own.
 
@@ -141,13 +141,13 @@ def fit_fresh(
     for step in range(1, n_steps + 1):
         stats = _largest_first(stats)
         before = stats.counts
-        theta = natural_parameters(evidence.posterior(stats))
+        theta = natural_parameters(model.posterior(stats))
         theta[..., 0].masked_fill_(before < MIN_MASS, IMPOSSIBLE)
         stats = summary_under(theta, points)
         if float((before - stats.counts).abs().max()) < STILL * len(points):
             break
         if step % CHECK_EVERY == 0 and step < n_steps:
-            now = elbo_after_global_step(evidence.prior, _largest_first(stats).scaled(evidence.weight))
+            now = elbo_after_global_step(model.prior, _largest_first(stats).scaled(model.weight))
             promising = now + (now - elbo) * ((n_steps - step) / CHECK_EVERY) > to_beat
             if not bool(promising.any()):
                 return []
@@ -155,15 +155,15 @@ def fit_fresh(
     return [_sorted(stats.select(torch.tensor(g))) for g in range(len(stats.counts))]
 
 
-def pool_redundant(evidence: Evidence, points: Points, stats: SufficientStats) -> SufficientStats:
+def pool_redundant(model: TemperedModel, points: Points, stats: SufficientStats) -> SufficientStats:
     """Pool pairs of a small mixture, best first, while their marginal likelihood asks for it."""
     while stats.n_components > 2:
-        gaps = merge_gaps(evidence.prior, stats.scaled(evidence.weight))
+        gaps = merge_gaps(model.prior, stats.scaled(model.weight))
         a, b = divmod(int(gaps.argmax()), stats.n_components)
         if gaps[a, b] <= 0:
             break
         pooled = stats.pooled(min(a, b), max(a, b), 0.0)
-        stats = _sorted(local_summary(evidence.posterior(_sorted(pooled)), points))
+        stats = _sorted(local_summary(model.posterior(_sorted(pooled)), points))
     return stats
 
 

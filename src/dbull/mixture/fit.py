@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from dbull.mixture.memory import StatsMemory
-from dbull.mixture.moves import Evidence
+from dbull.mixture.moves import TemperedModel
 from dbull.mixture.posterior import MixturePosterior
 from dbull.mixture.prior import MixturePrior, adapted_prior
 from dbull.mixture.search import FitProgress, Search, memoized_laps
@@ -47,22 +47,22 @@ def fit_data_set(
         # What fails on the sample gets its second chance on all rows.
         once = replace(s, search=replace(s.search, second_chances=0))
         yield from Search(memory, points.take(chosen), once, generator).run()
-        start = memory.overall + memory.stream.scaled(n_rows / s.search_rows)
+        start = memory.overall + memory.current.scaled(n_rows / s.search_rows)
     search = Search(memory, points, s, generator, start)
     yield from search.run()
 
-    bound = search.evidence.elbo(memory.total)
-    prior = search.evidence.prior
+    bound = search.model.elbo(memory.total)
+    prior = search.model.prior
     if s.prior is None and search.pooled_rows > 0:
         # All observations count in full from here, those of the past too, and so does the expectation of a
         # covariance.
         n_times = float(memory.total.counts.sum()) / n_rows
-        pooled_rows = n_times * search.pooled_rows / search.evidence.weight
+        pooled_rows = n_times * search.pooled_rows / search.model.weight
         prior = adapted_prior(memory.total, s.concentration, pooled_rows)
-    full = Evidence(prior)
+    full = TemperedModel(prior)
     for elbo in memoized_laps(
         full, memory, search.batches, full.posterior(memory.total), s.final_laps, s.final_tolerance
     ):
         yield FitProgress("final", memory.n_components, elbo)
     memory.sort_by_size()
-    return Fitted(prior, full.posterior(memory.total), full.elbo(memory.total), search.evidence.weight, bound)
+    return Fitted(prior, full.posterior(memory.total), full.elbo(memory.total), search.model.weight, bound)

@@ -1,9 +1,9 @@
-"""Three-level memory of sufficient statistics: mini-batch, stream, overall.
+"""Three-level memory of sufficient statistics: mini-batch, current, overall.
 
-The global posterior always comes from overall + stream. A mini-batch that is visited again is first taken
-out of the stream with the record it left last time; a data set is folded into the overall record once, when
-it is done. The paper's Algorithm 1 folds inside the epoch loop and so counts data several times; see
-docs/errata.md.
+The global posterior always comes from overall + current. A mini-batch that is visited again is first taken
+out of the current record with what it left there last time; a data set is folded into the overall record
+once, when it is done. The paper's Algorithm 1 folds inside the epoch loop and so counts data several times;
+see docs/errata.md.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class StatsMemory:
     """Statistics of everything seen, and which component is which. The only mutable record of the mixture."""
 
     batches: list[SufficientStats]  # one per mini-batch of the data set in memory
-    stream: SufficientStats  # their sum
+    current: SufficientStats  # their sum
     overall: SufficientStats  # all data sets before this one
     ids: tuple[int, ...]  # identity of each component; never reused
     established: Tensor  # (K,) bool: was there before the data set in memory
@@ -42,28 +42,28 @@ class StatsMemory:
 
     @property
     def total(self) -> SufficientStats:
-        """Overall plus stream: what the posterior is made from."""
-        return (self.overall + self.stream).without_negatives()
+        """Overall plus current: what the posterior is made from."""
+        return (self.overall + self.current).without_negatives()
 
     def refill(self, batches: list[SufficientStats]) -> None:
         """Put fresh records of every mini-batch in place of the old ones."""
         self.batches = batches
-        self.stream = SufficientStats.total(batches)
+        self.current = SufficientStats.total(batches)
 
     def replace_batch(self, i: int, record: SufficientStats) -> None:
-        """Swap the record of mini-batch i: stream - old + new."""
-        self.stream = self.stream - self.batches[i] + record
+        """Swap the record of mini-batch i: current - old + new."""
+        self.current = self.current - self.batches[i] + record
         self.batches[i] = record
 
     def fold(self) -> dict[int, int]:
-        """End a data set: overall takes in the stream, once; newborns get ids for good and are established.
+        """End a data set: overall takes in the current record, once; newborns get ids for good.
 
         Ids are given in order of size and never reused; newborns that came and went leave no gap. Returns the
         id for good of each id that was.
         """
         self.sort_by_size()
         self.overall = self.total
-        self.stream = SufficientStats.zeros(self.n_components, self.overall.n_dims)
+        self.current = SufficientStats.zeros(self.n_components, self.overall.n_dims)
         self.batches = []
         given, next_id = {}, self.n_given
         for component_id in self.ids:
@@ -79,13 +79,13 @@ class StatsMemory:
         self.__dict__.update(other.__dict__)
 
     def coarse(self) -> StatsMemory:
-        """Return a copy that knows the stream as one record only; proposals are made on it."""
+        """Return a copy that knows the current data set as one record only; proposals are made on it."""
         return replace(self, batches=[])
 
     def _change(self, change: Callable[[SufficientStats], SufficientStats]) -> None:
         """Change the structure of every stored record at once."""
         self.batches = [change(record) for record in self.batches]
-        self.stream, self.overall = change(self.stream), change(self.overall)
+        self.current, self.overall = change(self.current), change(self.overall)
 
     def add_components(self, n_new: int) -> None:
         """Append `n_new` empty newborn components with fresh ids."""

@@ -13,19 +13,19 @@ import torch
 from torch import Tensor
 
 from dbull.mixture.memory import StatsMemory
-from dbull.mixture.moves import Proposal, Settled, refine
+from dbull.mixture.moves import Proposal, SearchState, refine
 from dbull.mixture.posterior import MixturePosterior, merge_gaps
 from dbull.mixture.stats import SufficientStats
 from dbull.mixture.updates import Points, local_summary
 
 
-def merge_candidates(state: Settled, n_pairs: int) -> list[tuple[int, int]]:
+def merge_candidates(state: SearchState, n_pairs: int) -> list[tuple[int, int]]:
     """Return up to `n_pairs` pairs that may be merged, best marginal-likelihood gap first.
 
     Pairs with a negative gap too: refinement may still make the merge worth while.
     """
-    weighted = state.memory.total.scaled(state.evidence.weight)
-    gaps = merge_gaps(state.evidence.prior, weighted).triu(1)
+    weighted = state.memory.total.scaled(state.model.weight)
+    gaps = merge_gaps(state.model.prior, weighted).triu(1)
     old = state.memory.established
     pairs = torch.nonzero((~(old[:, None] & old[None, :])).triu(1))
     if not len(pairs):
@@ -34,52 +34,59 @@ def merge_candidates(state: Settled, n_pairs: int) -> list[tuple[int, int]]:
     return [(int(a), int(b)) for a, b in pairs[order].tolist()]
 
 
-def propose_merge(state: Settled, a: int, b: int, n_refine: int) -> tuple[Proposal, Points]:
+def propose_merge(state: SearchState, a: int, b: int, n_refine: int) -> tuple[Proposal, Points]:
     """Propose to pool components a and b; the one with a past, or else the larger, keeps its id."""
     counts, old = state.memory.total.counts, state.memory.established
     keep, drop = (b, a) if (bool(old[b]), float(counts[b])) > (bool(old[a]), float(counts[a])) else (a, b)
     active = state.points.take(torch.unique(torch.cat([state.members[a], state.members[b]])))
-    stream_rest = state.memory.stream - local_summary(state.used, active)
+    current_rest = state.memory.current - local_summary(state.used, active)
     # Inactive rows have r_a + r_b below 2 * ACTIVE_RESPONSIBILITY < 1/e, where -r log r rises, so the larger
     # of the two entropies bounds the pooled one from below: the bound stays a bound.
-    entropy = torch.maximum(stream_rest.entropy[a], stream_rest.entropy[b]).clamp_min(0.0)
+    entropy = torch.maximum(current_rest.entropy[a], current_rest.entropy[b]).clamp_min(0.0)
     total = state.memory.total
     pooled = total.pooled(keep, drop, total.entropy[keep])
     # The dropped component is newborn or both are: its past is empty, or their pasts are.
-    settled = _refined_without(state, drop, stream_rest.pooled(keep, drop, entropy), pooled, active, n_refine)
+    settled = _refined_without(
+        state, drop, current_rest.pooled(keep, drop, entropy), pooled, active, n_refine
+    )
     subjects = (state.memory.ids[keep], state.memory.ids[drop])
     return Proposal("merge", subjects, *settled, n_refine), active
 
 
-def propose_dissolution(state: Settled, target: int, n_refine: int) -> tuple[Proposal, Points]:
+def propose_dissolution(state: SearchState, target: int, n_refine: int) -> tuple[Proposal, Points]:
     """Require that newborn component `target`, too small to stand, leaves its rows to the others."""
     rows = state.members[target]
     active = state.points.take(rows)
-    stream_rest = state.memory.stream - local_summary(state.used, active)
+    current_rest = state.memory.current - local_summary(state.used, active)
     heir = _nearest_component(state, target)
     # The heir may hold any share x of an inactive row. -(x + e) log(x + e) >= -x log x - e for x + e <= 1, so
     # this bounds the pooled entropy from below.
-    entropy = (stream_rest.entropy[heir] - stream_rest.counts[target]).clamp_min(0.0)
+    entropy = (current_rest.entropy[heir] - current_rest.counts[target]).clamp_min(0.0)
     # What inactive rows left in the target goes to its nearest neighbour, whole.
-    rest = stream_rest.pooled(heir, target, entropy)
+    rest = current_rest.pooled(heir, target, entropy)
     others = state.memory.total.select(torch.arange(state.memory.n_components) != target)
     settled = _refined_without(state, target, rest, others, active, n_refine)
     return Proposal("dissolve", (state.memory.ids[target],), *settled, n_refine, required=True), active
 
 
 def _refined_without(
-    state: Settled, drop: int, rest: SufficientStats, start: SufficientStats, active: Points, n_refine: int
+    state: SearchState,
+    drop: int,
+    rest: SufficientStats,
+    start: SufficientStats,
+    active: Points,
+    n_refine: int,
 ) -> tuple[StatsMemory, MixturePosterior, float]:
     """Return memory, posterior and bound without a component, after the active rows settled from `start`."""
     memory = state.memory.coarse()
     memory.select(torch.nonzero(torch.arange(memory.n_components) != drop)[:, 0])
-    posterior = state.evidence.posterior(start)
-    total, posterior = refine(state.evidence, memory.overall + rest, active, posterior, n_refine)
-    memory.stream = total - memory.overall
-    return memory, posterior, state.evidence.elbo(total)
+    posterior = state.model.posterior(start)
+    total, posterior = refine(state.model, memory.overall + rest, active, posterior, n_refine)
+    memory.current = total - memory.overall
+    return memory, posterior, state.model.elbo(total)
 
 
-def _nearest_component(state: Settled, target: int) -> int:
+def _nearest_component(state: SearchState, target: int) -> int:
     """Return the component whose mean is nearest to the target's in the target's own metric."""
     c = state.used.components
     diff = c.mean - c.mean[target]

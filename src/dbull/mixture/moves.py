@@ -24,7 +24,7 @@ TOLERANCE = 1e-9  # relative; a gain smaller than this is rounding
 
 
 @dataclass(frozen=True)
-class Evidence:
+class TemperedModel:
     """The prior, and how much each observation counts when structure is decided (a power posterior)."""
 
     prior: MixturePrior
@@ -40,16 +40,16 @@ class Evidence:
 
 
 @dataclass(frozen=True)
-class Settled:
+class SearchState:
     """A state in which every record of the memory was made under one and the same posterior.
 
     Only then can the contribution of some rows be taken out of the statistics exactly.
     """
 
-    evidence: Evidence
+    model: TemperedModel
     memory: StatsMemory
     points: Points
-    used: MixturePosterior  # the posterior under which the memory's stream was made
+    used: MixturePosterior  # the posterior under which the memory's current record was made
     elbo: float
     members: tuple[Tensor, ...]  # per component: rows with more than ACTIVE_RESPONSIBILITY
     member_resp: tuple[Tensor, ...]  # and how much
@@ -81,14 +81,16 @@ class MoveRecord:
     accepted: bool
 
 
-def settle(evidence: Evidence, memory: StatsMemory, points: Points, used: MixturePosterior) -> Settled:
+def state_under(
+    model: TemperedModel, memory: StatsMemory, points: Points, used: MixturePosterior
+) -> SearchState:
     """Look up which rows care about which component, for a memory that was made under `used`."""
     members, member_resp = memberships(used, points, ACTIVE_RESPONSIBILITY)
-    return Settled(evidence, memory, points, used, evidence.elbo(memory.total), members, member_resp)
+    return SearchState(model, memory, points, used, model.elbo(memory.total), members, member_resp)
 
 
 def refine(
-    evidence: Evidence, rest: SufficientStats, active: Points, posterior: MixturePosterior, n_steps: int
+    model: TemperedModel, rest: SufficientStats, active: Points, posterior: MixturePosterior, n_steps: int
 ) -> tuple[SufficientStats, MixturePosterior]:
     """Alternate local and global steps on the active rows while all other rows stay as they are.
 
@@ -97,11 +99,11 @@ def refine(
     total = rest
     for _ in range(n_steps):
         total = (rest + local_summary(posterior, active)).without_negatives()
-        posterior = evidence.posterior(total)
+        posterior = model.posterior(total)
     return total, posterior
 
 
-def accept(state: Settled, proposal: Proposal, active: Points) -> MoveRecord:
+def accept(state: SearchState, proposal: Proposal, active: Points) -> MoveRecord:
     """Decide about a proposal: it must beat the present state *after the same refinement*.
 
     Without that, mere refinement of a state that has not converged would make every move look good.
@@ -111,9 +113,9 @@ def accept(state: Settled, proposal: Proposal, active: Points) -> MoveRecord:
     better = proposal.required or proposal.elbo > before + slack
     if better and not proposal.required:
         rest = state.memory.total - local_summary(state.used, active)
-        posterior = state.evidence.posterior(state.memory.total)
-        total, _ = refine(state.evidence, rest, active, posterior, proposal.n_steps)
-        before = max(before, state.evidence.elbo(total))
+        posterior = state.model.posterior(state.memory.total)
+        total, _ = refine(state.model, rest, active, posterior, proposal.n_steps)
+        before = max(before, state.model.elbo(total))
         better = proposal.elbo > before + slack
     return MoveRecord(
         proposal.kind,

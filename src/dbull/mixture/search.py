@@ -16,7 +16,7 @@ import torch
 from dbull.mixture.birth import propose_birth
 from dbull.mixture.memory import StatsMemory
 from dbull.mixture.merge import merge_candidates, propose_dissolution, propose_merge
-from dbull.mixture.moves import Evidence, MoveRecord, Proposal, accept, settle
+from dbull.mixture.moves import MoveRecord, Proposal, TemperedModel, accept, state_under
 from dbull.mixture.posterior import MixturePosterior
 from dbull.mixture.prior import adapted_prior
 from dbull.mixture.settings import FitSettings
@@ -73,8 +73,8 @@ class Search:
             start = summarize(torch.zeros(len(points), 1, dtype=torch.float64), points)
         start = memory.total if start is None else start
         prior = settings.prior or adapted_prior(start, settings.concentration, self.pooled_rows)
-        self.evidence = Evidence(prior, self.weight_at(memory.n_components))
-        self.next_posterior = self.evidence.posterior(start)
+        self.model = TemperedModel(prior, self.weight_at(memory.n_components))
+        self.next_posterior = self.model.posterior(start)
         self.failed: dict[tuple[str, tuple[int, ...]], float] = {}
 
     def run(self) -> Iterator[FitProgress]:
@@ -106,34 +106,34 @@ class Search:
         """Do memoized laps until the bound stands still, then settle."""
         s, kind = self.settings, first
         for elbo in memoized_laps(
-            self.evidence, self.memory, self.batches, self.next_posterior, s.max_laps, s.tolerance
+            self.model, self.memory, self.batches, self.next_posterior, s.max_laps, s.tolerance
         ):
             yield FitProgress(kind, self.memory.n_components, elbo)
             kind = "lap"
         self.memory.sort_by_size()
-        self.settle(self.evidence.posterior(self.memory.total))
+        self.state_under(self.model.posterior(self.memory.total))
 
-    def settle(self, used: MixturePosterior) -> None:
+    def state_under(self, used: MixturePosterior) -> None:
         """Bring every record under one posterior, so that moves can take rows out exactly."""
         self.memory.refill([local_summary(used, batch) for batch in self.batches])
-        self.state = settle(self.evidence, self.memory, self.points, used)
-        self.next_posterior = self.evidence.posterior(self.memory.total)
+        self.state = state_under(self.model, self.memory, self.points, used)
+        self.next_posterior = self.model.posterior(self.memory.total)
 
     @property
     def min_rows(self) -> float:
         """Rows that a newborn needs to stand."""
         s = self.settings
-        return max(s.min_effective_rows, s.min_rows_per_dim * self.points.n_dims) / self.evidence.weight
+        return max(s.min_effective_rows, s.min_rows_per_dim * self.points.n_dims) / self.model.weight
 
     def adapt(self) -> bool:
         """Bring prior and weight in step with what was found; return whether that changed enough to go on."""
-        old, weight = self.evidence.prior, self.weight_at(self.memory.n_components)
+        old, weight = self.model.prior, self.weight_at(self.memory.n_components)
         new = adapted_prior(self.memory.total, old.concentration, self.pooled_rows) if self.adapts else old
         log_volume = float(torch.logdet(new.scale_inv) - torch.logdet(old.scale_inv)) / old.n_dims
-        if max(abs(log_volume), abs(math.log(weight / self.evidence.weight))) < ADAPTED:
+        if max(abs(log_volume), abs(math.log(weight / self.model.weight))) < ADAPTED:
             return False
-        self.evidence = Evidence(new, weight)
-        self.next_posterior = self.evidence.posterior(self.memory.total)
+        self.model = TemperedModel(new, weight)
+        self.next_posterior = self.model.posterior(self.memory.total)
         self.failed.clear()
         return True
 
@@ -142,7 +142,7 @@ class Search:
         record = accept(self.state, proposal, active)
         if record.accepted:
             self.memory.adopt(proposal.memory)
-            self.settle(proposal.posterior)
+            self.state_under(proposal.posterior)
         return record
 
     def tried(self, kind: str, ids: tuple[int, ...], rows: float) -> bool:
@@ -165,7 +165,7 @@ class Search:
             # A target without a past makes room for one child, but then one child alone is no change.
             newborn = int(not memory.established[target])
             room = s.max_clusters - memory.n_components + newborn
-            rows = float(memory.stream.counts[target])
+            rows = float(memory.current.counts[target])
             if room < 1 + newborn or rows < s.min_birth_rows or self.tried("birth", (component_id,), rows):
                 continue
             sizes = tuple(dict.fromkeys(min(size, room) for size in s.fresh_sizes if room > 1))
@@ -200,7 +200,7 @@ class Search:
 
 
 def memoized_laps(
-    evidence: Evidence,
+    model: TemperedModel,
     memory: StatsMemory,
     batches: list[Points],
     posterior: MixturePosterior,
@@ -213,14 +213,14 @@ def memoized_laps(
     record of its mini-batch and updates the posterior at once (Hughes & Sudderth 2013).
     """
     memory.refill([local_summary(posterior, batch) for batch in batches])
-    before = evidence.elbo(memory.total)
+    before = model.elbo(memory.total)
     yield before
     for _ in range(max_laps):
         memory.sort_by_size()
         for i, batch in enumerate(batches):
-            memory.replace_batch(i, local_summary(evidence.posterior(memory.total), batch))
+            memory.replace_batch(i, local_summary(model.posterior(memory.total), batch))
         memory.refill(memory.batches)  # summed anew, so that rounding does not build up over visits
-        after = evidence.elbo(memory.total)
+        after = model.elbo(memory.total)
         yield after
         if after - before <= tolerance * abs(after):
             break
