@@ -252,7 +252,7 @@ MUTATIONS = (
     Mutation("CURL-F claims to find K", COMPETITORS + "curl.py", "learns_k=grows", "learns_k=True", CLAIMS),
     Mutation(
         "a method loses its claims",
-        "experiments/capabilities.py",
+        "experiments/tables.py",
         'getattr(learner, "capabilities", None)',
         'getattr(learner, "capabilities", None) if name in PAPER_METHODS else None',
         TABLE,

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from dbull.experiments.capabilities import capabilities_of, capability_table
 from dbull.experiments.registry import METHODS
+from dbull.experiments.tables import capabilities_of, capability_table
 
 DOCS = Path(__file__).parents[2] / "docs" / "competitors.md"
 # Table 3 of the paper.

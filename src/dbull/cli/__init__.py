@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from importlib import metadata
 from typing import Annotated, Any
 
-import typer
+from typer import Exit, Option, Typer
 from typer.core import TyperGroup
 
 from dbull.cli import bench, clusters, data, demo, history, learn, predict, report, setup
@@ -41,7 +41,7 @@ def _plain_complaints() -> Iterator[None]:
         raise
 
 
-app = typer.Typer(
+app = Typer(
     cls=_Commands,
     help="Unsupervised lifelong clustering.",
     no_args_is_help=True,
@@ -63,14 +63,13 @@ app.add_typer(data.app, name="data")
 def _show_version(asked: bool) -> None:
     if asked:
         say(f"dbull {metadata.version('dbull')}")
-        raise typer.Exit
+        raise Exit
 
 
 @app.callback()
 def _root(
     version: Annotated[
-        bool,
-        typer.Option("--version", help="Show the version and stop.", callback=_show_version, is_eager=True),
+        bool, Option("--version", help="Show the version and stop.", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
     pass

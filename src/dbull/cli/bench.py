@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from dbull.cli.options import Quiet
 from dbull.cli.output import say, show_json, split, terminal_width
@@ -19,47 +19,39 @@ if TYPE_CHECKING:
 def bench(
     targets: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="SCENARIO METHOD | DIR...", help="What to run, or with --table where results are."
-        ),
+        Argument(metavar="SCENARIO METHOD | DIR...", help="What to run, or with --table where results are."),
     ] = None,
-    seeds: Annotated[str | None, typer.Option(help="0..4 (both included), 0,2,5 or one number.")] = None,
+    seeds: Annotated[str | None, Option(help="0..4 (both included), 0,2,5 or one number.")] = None,
     assignments: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Parameter of the method, typed as in TOML."),
+        Option("--set", metavar="KEY=VALUE", help="Parameter of the method, typed as in TOML."),
     ] = None,
     method_path: Annotated[
-        str | None, typer.Option(metavar="PACKAGE.MODULE:CLASS", help="A class, instead of METHOD.")
+        str | None, Option(metavar="PACKAGE.MODULE:CLASS", help="A class, instead of METHOD.")
     ] = None,
     label: Annotated[
-        str | None, typer.Option(help="Name of this variant of the method in folders and tables.")
+        str | None, Option(help="Name of this variant of the method in folders and tables.")
     ] = None,
-    config: Annotated[
-        Path | None, typer.Option(help="An experiment as TOML instead of SCENARIO METHOD.")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="Where result folders go, ./results unless set.")] = None,
-    data: Annotated[
-        Path | None, typer.Option(help="Folder of data sets; else DBULL_DATA, else the cache.")
-    ] = None,
-    table: Annotated[
-        bool, typer.Option("--table", help="Read results below DIR... instead of running.")
-    ] = False,
-    style: Annotated[str, typer.Option("--format", help="text, markdown, latex or json.")] = "text",
-    columns: Annotated[str | None, typer.Option(help="Columns of the table, with commas between.")] = None,
+    config: Annotated[Path | None, Option(help="An experiment as TOML instead of SCENARIO METHOD.")] = None,
+    out: Annotated[Path | None, Option(help="Where result folders go, ./results unless set.")] = None,
+    data: Annotated[Path | None, Option(help="Folder of data sets; else DBULL_DATA, else the cache.")] = None,
+    table: Annotated[bool, Option("--table", help="Read results below DIR... instead of running.")] = False,
+    style: Annotated[str, Option("--format", help="text, markdown, latex or json.")] = "text",
+    columns: Annotated[str | None, Option(help="Columns of the table, with commas between.")] = None,
     matrix: Annotated[
-        bool, typer.Option("--matrix", help="Show score matrices, R[after task i, on task j], as the table.")
+        bool, Option("--matrix", help="Show score matrices, R[after task i, on task j], as the table.")
     ] = False,
-    figure: Annotated[Path | None, typer.Option(help="Draw curves to this .png, .pdf or .svg.")] = None,
-    score: Annotated[str, typer.Option(help="Score of the figure and the matrices.")] = "nmi_geometric",
+    figure: Annotated[Path | None, Option(help="Draw curves to this .png, .pdf or .svg.")] = None,
+    score: Annotated[str, Option(help="Score of the figure and the matrices.")] = "nmi_geometric",
     pictures: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--pictures",
             help="Draw what was learned (prototypes, samples, map, training) into pictures/ of each new run.",
         ),
     ] = False,
-    list_names: Annotated[bool, typer.Option("--list", help="List scenarios and methods, and stop.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Same as --format json.")] = False,
+    list_names: Annotated[bool, Option("--list", help="List scenarios and methods, and stop.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Same as --format json.")] = False,
     quiet: Quiet = False,
 ) -> None:
     """Run METHOD on SCENARIO with every seed: predict, score, then learn; labels serve for scoring only.

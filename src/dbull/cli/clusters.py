@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from dbull.cli.options import AsJson, Generation, Model
 from dbull.cli.output import check_text, say, show_json, show_rows, show_table
@@ -16,17 +16,15 @@ if TYPE_CHECKING:
 
 COLUMNS = ("id", "name", "rows", "weight", "first_seen", "last_seen", "spread", "status")
 EVENT_COLUMNS = ("generation", "time", "kind", "clusters", "rows", "evidence")
-Id = Annotated[
-    int, typer.Argument(metavar="ID", help="As `dbull clusters` shows it.", min=0, show_default=False)
-]
+Id = Annotated[int, Argument(metavar="ID", help="As `dbull clusters` shows it.", min=0)]
 
 
 def clusters(
     model: Model,
     cluster: Annotated[
-        int | None, typer.Argument(metavar="[ID]", help="One cluster and what happened to it.")
+        int | None, Argument(metavar="[ID]", help="One cluster and what happened to it.")
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Also merged and dissolved ones.")] = False,
+    everything: Annotated[bool, Option("--all", help="Also merged and dissolved ones.")] = False,
     generation: Generation = None,
     as_json: AsJson = False,
 ) -> None:
@@ -46,13 +44,11 @@ def clusters(
 
 def events(
     model: Model,
-    since: Annotated[int | None, typer.Option("--since", help="Only those after this generation.")] = None,
+    since: Annotated[int | None, Option("--since", help="Only those after this generation.")] = None,
     kind: Annotated[
-        str | None, typer.Option("--kind", help="arrival, birth, growth, merge, rename, retirement...")
+        str | None, Option("--kind", help="arrival, birth, growth, merge, rename, retirement...")
     ] = None,
-    everything: Annotated[
-        bool, typer.Option("--all", help="Also rollbacks and what they left behind.")
-    ] = False,
+    everything: Annotated[bool, Option("--all", help="Also rollbacks and what they left behind.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """List what happened: arrivals, births, growths, merges, names, retirements, each with its evidence.
@@ -74,9 +70,7 @@ def events(
 
 
 def rename(
-    model: Model,
-    cluster: Id,
-    name: Annotated[str, typer.Argument(metavar="NAME", help='"" takes the name away.', show_default=False)],
+    model: Model, cluster: Id, name: Annotated[str, Argument(metavar="NAME", help='"" takes the name away.')]
 ) -> None:
     """Give a cluster a name; its id stays.
 
@@ -90,10 +84,7 @@ def rename(
 
 
 def merge(
-    model: Model,
-    clusters: Annotated[
-        list[int], typer.Argument(metavar="ID ID...", help="Two or more.", show_default=False)
-    ],
+    model: Model, clusters: Annotated[list[int], Argument(metavar="ID ID...", help="Two or more.")]
 ) -> None:
     """Make one cluster of several; the oldest id stays, and the others lead to it.
 

@@ -4,7 +4,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option, Typer
 
 from dbull.cli.exits import exit_codes
 from dbull.cli.options import AsJson, Quiet
@@ -15,11 +15,11 @@ from dbull.errors import check_known
 if TYPE_CHECKING:
     from dbull.data import CatalogueEntry
 
-app = typer.Typer(help="Data sets: list them, fetch them, verify them.", no_args_is_help=True)
+app = Typer(help="Data sets: list them, fetch them, verify them.", no_args_is_help=True)
 
-Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="As `dbull data list` shows them.")]
+Names = Annotated[list[str], Argument(metavar="NAME...", help="As `dbull data list` shows them.")]
 Folder = Annotated[
-    Path | None, typer.Option("--data", help="Folder of data sets; else DBULL_DATA, else the per-user cache.")
+    Path | None, Option("--data", help="Folder of data sets; else DBULL_DATA, else the per-user cache.")
 ]
 
 
@@ -50,7 +50,7 @@ def get(names: Names, data: Folder = None, quiet: Quiet = False) -> None:
         for path in paths:
             say(path)
         if not paths and not quiet:
-            _say_needs_no_files(name)
+            say(f"{name} needs no files", err=True)
 
 
 @app.command("verify")
@@ -66,7 +66,7 @@ def verify_sets(names: Names, data: Folder = None, as_json: AsJson = False) -> N
         return
     for name, files in digests.items():
         if not files:
-            _say_needs_no_files(name)
+            say(f"{name} needs no files", err=True)
         for file, digest in files.items():
             say(f"{name}  {file}  {digest}")
 
@@ -77,10 +77,6 @@ def _state(entry: "CatalogueEntry") -> str:
     if entry.found:
         return "here"
     return f"to get, {entry.n_bytes / MIB:.1f} MiB" if entry.can_get else "not here"
-
-
-def _say_needs_no_files(name: str) -> None:
-    say(f"{name} needs no files", err=True)
 
 
 def _check_names(names: list[str]) -> None:

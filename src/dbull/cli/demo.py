@@ -5,7 +5,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from dbull.cli.options import Quiet
 from dbull.cli.output import rows_per_cluster, say, show_json
@@ -58,15 +58,14 @@ class Outcome:
 
 def demo(
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="Where the report goes; what is there is replaced.")
+        Path, Option("--out", "-o", help="Where the report goes; what is there is replaced.")
     ] = Path("dbull-demo.html"),
     model: Annotated[
-        Path | None,
-        typer.Option("--model", help="Keep the model in this folder, to go on with.", show_default=False),
+        Path | None, Option("--model", help="Keep the model in this folder, to go on with.")
     ] = None,
-    arrivals: Annotated[int, typer.Option(help="Stop after so many.", min=1, max=len(PAIRS))] = len(PAIRS),
-    seed: Annotated[int, typer.Option(help="Of the learner.", min=0)] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="What happened as JSON.")] = False,
+    arrivals: Annotated[int, Option(help="Stop after so many.", min=1, max=len(PAIRS))] = len(PAIRS),
+    seed: Annotated[int, Option(help="Of the learner.", min=0)] = 0,
+    as_json: Annotated[bool, Option("--json", help="What happened as JSON.")] = False,
     quiet: Quiet = False,
 ) -> None:
     """Learn a stream of handwritten digits, arrival by arrival, and write a report about it.

@@ -40,12 +40,10 @@ class Show:
     def begin(self, n_rows: int) -> None:
         """Say what is about to happen."""
         self._say(
-            Text.assemble(
-                ("dbull demo", "bold"),
-                f"  {n_rows:,} images of handwritten digits come in {self._n_arrivals} arrivals. "
-                "The learner is\nnot told which digits they are or how many kinds there are, "
-                "and each arrival is\ngone once it was learned.",
-            )
+            ("dbull demo", "bold"),
+            f"  {n_rows:,} images of handwritten digits come in {self._n_arrivals} arrivals. "
+            "The learner is\nnot told which digits they are or how many kinds there are, "
+            "and each arrival is\ngone once it was learned.",
         )
 
     @contextmanager
@@ -66,18 +64,17 @@ class Show:
 
     def step(self, step: Step, learner: "DBULL") -> None:
         """Announce new clusters by their pictures, and name the old ones that were recognised."""
-        head = Text.assemble(
+        novel = f"\n{' ' * INDENT}{step.novel_share:.0%} of them look like nothing seen before."
+        self._say(
             "\n",
             (f"Arrival {step.arrival}", "bold"),
             f"  {step.what}, {step.rows} rows",
             (f"  {step.seconds:.1f} s", FAINT),
+            novel if step.arrival > 1 else "",
         )
-        if step.arrival > 1:
-            head.append(f"\n{' ' * INDENT}{step.novel_share:.0%} of them look like nothing seen before.")
-        self._say(head)
         if step.born:
             word = "cluster" if len(step.born) == 1 else "clusters"
-            self._say(Text(f"{' ' * INDENT}{len(step.born)} new {word}:", style=BIRTH))
+            self._say((f"{' ' * INDENT}{len(step.born)} new {word}:", BIRTH))
             per_line = max(1, (min(self._console.width, 100) - INDENT) // (PICTURE_WIDTH + GAP))
             for start in range(0, len(step.born), per_line):
                 self._pictures(step.born[start : start + per_line], step, learner)
@@ -87,33 +84,29 @@ class Show:
             if step.born:
                 what, style = "Other rows went to known clusters", FAINT
             told = ", ".join(f"{c} ({n} row{'' if n == 1 else 's'})" for c, n in sorted(known.items()))
-            self._say(Text(f"{' ' * INDENT}{what}: {told}", style=style))
+            self._say((f"{' ' * INDENT}{what}: {told}", style))
 
     def end(self, outcome: Outcome, path: Path, model: Path | None) -> None:
         """Sum up, and say where the report is."""
         self._say(
-            Text.assemble(
-                "\n",
-                ("At the end", "bold"),
-                f"  All {outcome.n_rows:,} rows were asked again, though none was kept: ",
-                (f"{outcome.same_id_share:.1%} get the id\nthat they got when they came.", BIRTH),
-                " Only now the labels are looked at:",
-            )
+            "\n",
+            ("At the end", "bold"),
+            f"  All {outcome.n_rows:,} rows were asked again, though none was kept: ",
+            (f"{outcome.same_id_share:.1%} get the id\nthat they got when they came.", BIRTH),
+            " Only now the labels are looked at:",
         )
         if self._talks:
             self._console.print(self._table(outcome))
         self._say(
-            Text.assemble(
-                f"\nAgreement of {outcome.n_clusters} clusters with {outcome.n_digits} digits: ",
-                f"NMI {outcome.nmi:.3f} ",
-                (f"({outcome.seconds:.0f} s of learning)\n\n", FAINT),
-                ("Report  ", "bold"),
-                f"{printable(str(path))}  one file, open it in a browser",
-            )
+            f"\nAgreement of {outcome.n_clusters} clusters with {outcome.n_digits} digits: ",
+            f"NMI {outcome.nmi:.3f} ",
+            (f"({outcome.seconds:.0f} s of learning)\n\n", FAINT),
+            ("Report  ", "bold"),
+            f"{printable(str(path))}  one file, open it in a browser",
         )
         if model is not None:
             shown = printable(str(model))
-            self._say(Text.assemble(("Model   ", "bold"), f"{shown}  go on with `dbull clusters {shown}`"))
+            self._say(("Model   ", "bold"), f"{shown}  go on with `dbull clusters {shown}`")
 
     def _pictures(self, clusters: list[int], step: Step, learner: "DBULL") -> None:
         """Print prototypes side by side, ids above and rows below."""
@@ -123,10 +116,10 @@ class Show:
             f"{f'{step.rows_per_cluster.get(cluster, 0)} rows':<{PICTURE_WIDTH}}" for cluster in clusters
         )
         pictures = [self._lines(learner.prototype(cluster)) for cluster in clusters]
-        self._say(Text(margin + names.rstrip(), style=BIRTH))
+        self._say((margin + names.rstrip(), BIRTH))
         for parts in zip(*pictures, strict=True):
-            self._say(Text(margin) + Text(gap).join(parts))
-        self._say(Text(margin + sizes.rstrip(), style=FAINT))
+            self._say(margin, Text(gap).join(parts))
+        self._say((margin + sizes.rstrip(), FAINT))
 
     def _lines(self, row: Any) -> list[Text]:
         pixels = as_picture(row, (8, 8), *PIXEL_RANGE)
@@ -146,9 +139,9 @@ class Show:
             table.add_row(*counts, *seen, str(cluster["digit"]), f"{cluster['share']:.0%}")
         return table
 
-    def _say(self, text: Text) -> None:
+    def _say(self, *parts: str | Text | tuple[str, str]) -> None:
         if self._talks:
-            self._console.print(text)
+            self._console.print(Text.assemble(*parts))
 
 
 def picture_lines(pixels: NDArray[np.uint8]) -> list[Text]:

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Exit, Option
 
 from dbull.cli.exits import ExitCode
 from dbull.cli.options import AsJson, Model
@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 MOST_CHANGES = 40  # lines of a comparison for people
 
-Number = Annotated[
-    int, typer.Argument(metavar="GEN", help="As `dbull history` shows it.", show_default=False)
-]
+Number = Annotated[int, Argument(metavar="GEN", help="As `dbull history` shows it.")]
 
 
 def history(model: Model, as_json: AsJson = False) -> None:
@@ -52,7 +50,7 @@ def history(model: Model, as_json: AsJson = False) -> None:
 def rollback(
     model: Model,
     to: Number,
-    note: Annotated[str, typer.Option(help="Why, for the history.", show_default=False)] = "",
+    note: Annotated[str, Option(help="Why, for the history.", show_default=False)] = "",
 ) -> None:
     """Bring an older generation back as a new one. Nothing is deleted; ids given since stay taken.
 
@@ -69,10 +67,10 @@ def rollback(
 
 def prune(
     model: Model,
-    keep: Annotated[int, typer.Option(help="How many generations to keep.", min=1, show_default=False)],
+    keep: Annotated[int, Option(help="How many generations to keep.", min=1)],
     leftovers: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--leftovers",
             help="Also remove what unfinished writers on other machines left; only if none of them runs.",
         ),
@@ -93,10 +91,7 @@ def prune(
 
 
 def diff(
-    model: Model,
-    a: Number,
-    b: Annotated[int, typer.Argument(metavar="GEN", show_default=False)],
-    as_json: AsJson = False,
+    model: Model, a: Number, b: Annotated[int, Argument(metavar="GEN")], as_json: AsJson = False
 ) -> None:
     """Show what the second generation has different from the first.
 
@@ -163,7 +158,7 @@ def check(model: Model, as_json: AsJson = False) -> None:
         for finding in report.notes:
             say(f"note: {finding.path}: {finding.text}")
     if problems:
-        raise typer.Exit(ExitCode.MODEL_DAMAGED)
+        raise Exit(ExitCode.MODEL_DAMAGED)
 
 
 def _folder(model: Path) -> "ModelFolder":

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Exit, Option
 
 from dbull.cli.exits import ExitCode
 from dbull.cli.options import ArrivalRows, Assignments, Columns, ConfigFile, Data, Key, Model, Quiet
@@ -22,19 +22,15 @@ if TYPE_CHECKING:
 CONDITIONS = ("new-cluster",)
 SETTLE_SECONDS = 2.0
 
-Name = Annotated[
-    str, typer.Option("--name", help="Tag of these arrivals in the history.", show_default=False)
-]
-JsonLines = Annotated[bool, typer.Option("--json", help="As JSON, a line for each arrival.")]
+Name = Annotated[str, Option("--name", help="Tag of these arrivals in the history.", show_default=False)]
+JsonLines = Annotated[bool, Option("--json", help="As JSON, a line for each arrival.")]
 StrictScale = Annotated[
     bool,
-    typer.Option(
-        "--strict-scale", help="Refuse columns whose scale has changed a hundredfold (other units?)."
-    ),
+    Option("--strict-scale", help="Refuse columns whose scale has changed a hundredfold (other units?)."),
 ]
 FailOn = Annotated[
     str | None,
-    typer.Option("--fail-on", help="new-cluster: end with code 6 if one was born after the first data set."),
+    Option("--fail-on", help="new-cluster: end with code 6 if one was born after the first data set."),
 ]
 
 
@@ -47,13 +43,11 @@ def learn(
     key: Key = None,
     columns: Columns = None,
     arrival_rows: ArrivalRows = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would change; write nothing.")
-    ] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Show what would change; write nothing.")] = False,
     strict_scale: StrictScale = False,
     fail_on: FailOn = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Learn files again that were learned before, also in part.")
+        bool, Option("--force", help="Learn files again that were learned before, also in part.")
     ] = False,
     as_json: JsonLines = False,
     quiet: Quiet = False,
@@ -86,29 +80,29 @@ def learn(
     for reason in refused:  # the same command again after an interruption goes on with the others
         say(f"left out: {reason}", err=True)
     if fail_on is not None and shown.born:
-        raise typer.Exit(ExitCode.CONDITION_MET)
+        raise Exit(ExitCode.CONDITION_MET)
 
 
 def watch(
     model: Model,
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where files arrive.", show_default=False)],
+    folder: Annotated[Path, Argument(metavar="DIR", help="Where files arrive.")],
     config: ConfigFile = None,
     assignments: Assignments = None,
     name: Name = "",
     key: Key = None,
     columns: Columns = None,
     arrival_rows: ArrivalRows = None,
-    interval: Annotated[float, typer.Option(help="Seconds between looks.", min=0.01)] = 2.0,
+    interval: Annotated[float, Option(help="Seconds between looks.", min=0.01)] = 2.0,
     settle: Annotated[
         float | None,
-        typer.Option(
+        Option(
             help="Seconds that a file must have been left alone before it is read.  "
             "[default: 2, with --once 0]",
             min=0,
         ),
     ] = None,
     strict_scale: StrictScale = False,
-    once: Annotated[bool, typer.Option("--once", help="Learn what is there, and stop.")] = False,
+    once: Annotated[bool, Option("--once", help="Learn what is there, and stop.")] = False,
     fail_on: FailOn = None,
     as_json: JsonLines = False,
     quiet: Quiet = False,
@@ -151,9 +145,9 @@ def watch(
                 break
             time.sleep(interval)
     if fail_on is not None and shown.born:
-        raise typer.Exit(ExitCode.CONDITION_MET)
+        raise Exit(ExitCode.CONDITION_MET)
     if bad:
-        raise typer.Exit(ExitCode.DATA_REFUSED)
+        raise Exit(ExitCode.DATA_REFUSED)
 
 
 def _check_condition(fail_on: str | None) -> None:

@@ -4,14 +4,14 @@ import csv
 import io
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from dbull.cli.options import AsJson, Data, Generation, Key, Model, Quiet
 from dbull.cli.output import printable, rows_per_cluster, say, show_json, show_table
@@ -21,14 +21,12 @@ from dbull.errors import SettingsError
 from dbull.writing import check_place, replacing
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from dbull.data.readers import Chunk
     from dbull.methods.dbull import DBULL
 
 Columns = dict[str, list[Any]]
 TEXTS = ("file", "key", "name")  # columns of other people's text
+OUTLIER = {"cluster": -1, "name": "", "status": "outlier"}
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # with which spreadsheets let one begin
 
 
@@ -36,16 +34,15 @@ def predict(
     model: Model,
     data: Data,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="A .csv or .parquet file; else CSV on standard output."),
+        Path | None, Option("--out", "-o", help="A .csv or .parquet file; else CSV on standard output.")
     ] = None,
     key: Key = None,
     generation: Generation = None,
     safe_csv: Annotated[
-        bool, typer.Option("--safe-csv", help="A ' before texts that a spreadsheet would run as a formula.")
+        bool, Option("--safe-csv", help="A ' before texts that a spreadsheet would run as a formula.")
     ] = False,
     flag_outliers: Annotated[
-        bool, typer.Option("--flag-outliers", help="Cluster -1 for rows that every cluster finds strange.")
+        bool, Option("--flag-outliers", help="Cluster -1 for rows that every cluster finds strange.")
     ] = False,
     quiet: Quiet = False,
 ) -> None:
@@ -77,7 +74,10 @@ def predict(
             for chunk in Input(path, learner, reading, key is None).chunks():
                 answers = _answers(learner, known, chunk, path if len(data) > 1 else None)
                 if flag_outliers:
-                    answers = _flagged(answers, learner.predict(chunk.x, outliers="flag"))
+                    is_outlier = learner.predict(chunk.x, outliers="flag") < 0
+                    for name, flag in OUTLIER.items():
+                        cells = zip(answers[name], is_outlier, strict=True)
+                        answers[name] = [flag if outlier else cell for cell, outlier in cells]
                 write(answers)
                 n_rows += len(chunk.x)
                 if not quiet and pace.due(SECONDS_BETWEEN_LINES):
@@ -138,29 +138,16 @@ def _answers(model: "DBULL", known: dict[int, Any], chunk: "Chunk", path: Path |
     proba = model.predict_proba(chunk.x)
     best = proba.argmax(1)
     ids = model.cluster_ids_[best].tolist()
-    row: Columns = {} if path is None else {"file": [as_text(path)] * len(ids)}
-    if chunk.keys is not None:
-        row["key"] = [as_text(key) for key in chunk.keys.tolist()]
-    row["row"] = list(range(chunk.first_row + 1, chunk.first_row + len(ids) + 1))
-    row["cluster"] = ids
-    row["name"] = [known[i]["name"] or "" for i in ids]
-    row["status"] = [known[i]["status"] for i in ids]
-    row["probability"] = proba[range(len(ids)), best].tolist()
-    row["log_density"] = model.score_samples(chunk.x).tolist()
-    if model.tells_novelty:
-        row["novelty"] = model.novelty_scores(chunk.x).tolist()
-    return row
-
-
-def _flagged(answers: Columns, ids: "NDArray[np.int64]") -> Columns:
-    """Return answers in which rows that belong to no cluster say so."""
-    outlier = (ids < 0).tolist()
-    changes: dict[str, Any] = {"cluster": -1, "name": "", "status": "outlier"}
     return {
-        name: [changes[name] if out else cell for cell, out in zip(cells, outlier, strict=True)]
-        if name in changes
-        else cells
-        for name, cells in answers.items()
+        **({} if path is None else {"file": [as_text(path)] * len(ids)}),
+        **({} if chunk.keys is None else {"key": [as_text(key) for key in chunk.keys.tolist()]}),
+        "row": list(range(chunk.first_row + 1, chunk.first_row + len(ids) + 1)),
+        "cluster": ids,
+        "name": [known[i]["name"] or "" for i in ids],
+        "status": [known[i]["status"] for i in ids],
+        "probability": proba[range(len(ids)), best].tolist(),
+        "log_density": model.score_samples(chunk.x).tolist(),
+        **({"novelty": model.novelty_scores(chunk.x).tolist()} if model.tells_novelty else {}),
     }
 
 
@@ -206,10 +193,7 @@ def _csv_writer(handle: Any, changes: Sequence[Callable[[str], str]]) -> Callabl
             writer.writerow(columns)
             begun = True
         for change in changes:
-            columns = {
-                name: [change(cell) for cell in cells] if name in TEXTS else cells
-                for name, cells in columns.items()
-            }
+            columns = columns | {name: list(map(change, columns[name])) for name in TEXTS if name in columns}
         writer.writerows(zip(*columns.values(), strict=True))
 
     return write
@@ -220,16 +204,14 @@ def _parquet_writer(handle: IO[bytes], where: str) -> Iterator[Callable[[Columns
     from dbull.data.readers.extras import need_pyarrow
 
     pyarrow = need_pyarrow(where)
-    opened: list[Any] = []
+    with ExitStack() as opened:
+        writer: Any = None
 
-    def write(columns: Columns) -> None:
-        table = pyarrow.table(columns)
-        if not opened:
-            opened.append(pyarrow.parquet.ParquetWriter(handle, table.schema))
-        opened[0].write_table(table)
+        def write(columns: Columns) -> None:
+            nonlocal writer
+            table = pyarrow.table(columns)
+            if writer is None:
+                writer = opened.enter_context(pyarrow.parquet.ParquetWriter(handle, table.schema))
+            writer.write_table(table)
 
-    try:
         yield write
-    finally:
-        for writer in opened:
-            writer.close()

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from dbull.cli.options import Generation, Model
 from dbull.cli.output import say
@@ -13,9 +13,9 @@ from dbull.documents import as_text
 def report(
     model: Model,
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="Where the page goes; what is there is replaced.")
+        Path, Option("--out", "-o", help="Where the page goes; what is there is replaced.")
     ] = Path("report.html"),
-    title: Annotated[str | None, typer.Option(help="Heading; the name of the folder unless given.")] = None,
+    title: Annotated[str | None, Option(help="Heading; the name of the folder unless given.")] = None,
     generation: Generation = None,
 ) -> None:
     """Write one HTML page about a model: clusters, timeline, map, course, settings. It needs no network.

@@ -10,7 +10,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Exit, Option
 
 from dbull.cli.exits import ExitCode
 from dbull.cli.options import AsJson
@@ -51,7 +51,7 @@ TEMPLATE = """\
 
 
 def init(
-    data: Annotated[Path | None, typer.Option("--from", help="Look at the first rows of this file.")] = None,
+    data: Annotated[Path | None, Option("--from", help="Look at the first rows of this file.")] = None,
 ) -> None:
     """Write a settings file, with comments, to standard output; guessed from data if some are given.
 
@@ -73,11 +73,13 @@ def doctor(as_json: AsJson = False) -> None:
 
     Example: `dbull doctor`
     """
+    from dbull.experiments.environment import package_version
+
     found: dict[str, Any] = {
         "dbull": metadata.version("dbull"),
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "packages": {name: _version(name) for name in NEEDED},
+        "packages": {name: package_version(name) for name in NEEDED},
         "extras": {name: importlib.util.find_spec(name) is not None for name in EXTRAS},
         "processors": os.cpu_count(),
     }
@@ -100,7 +102,7 @@ def doctor(as_json: AsJson = False) -> None:
         threads, cuda = found.get("threads"), found.get("cuda")
         say(f"  {threads} threads, {found['processors']} processors, CUDA: {cuda}")
     if not ok:
-        raise typer.Exit(ExitCode.FAULT)
+        raise Exit(ExitCode.FAULT)
 
 
 def _guess(data: Path) -> dict[str, Any]:
@@ -122,11 +124,10 @@ def _guess(data: Path) -> dict[str, Any]:
         chunk = next(read_chunks(data, ReadSettings(chunk_rows=1000, key=key)))
     if key is not None:
         guessed["key"] = key
-    if len(chunk.sample_shape) in (2, 3) and not data.is_dir():
-        guessed |= {"kind": "images", "image_shape": list(chunk.sample_shape)}
-    elif data.is_dir():
-        *_, height, width = chunk.sample_shape
-        shape = [height, width] if len(chunk.sample_shape) == 2 else [height, width, chunk.sample_shape[0]]
+    shape = list(chunk.sample_shape)
+    if data.is_dir():  # whose readers have the channels of colours first
+        guessed |= {"kind": "images", "image_shape": [*shape[-2:], *shape[:-2]]}
+    elif len(shape) in (2, 3):
         guessed |= {"kind": "images", "image_shape": shape}
     else:
         mostly_zero = float((chunk.x == 0).mean()) >= 0.8 and float(chunk.x.min()) >= 0
@@ -140,10 +141,3 @@ def _toml(value: str | list[str]) -> str:
     """Return a text or a list of texts as TOML, whose texts are those of JSON but for one character."""
     text = json.dumps(value, ensure_ascii=False)
     return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in text)
-
-
-def _version(name: str) -> str | None:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None

@@ -4,6 +4,7 @@ Each has ``fit`` or ``partial_fit``, and ``predict``. A class that must be told 
 says so by ``told_true_k_as``, the name of the parameter that takes it; no other method ever receives it.
 """
 
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -25,6 +26,7 @@ Array = NDArray[Any]
 _threads_kept = partial(threadpool_limits, limits=1, user_api="openmp")
 
 
+@dataclass(eq=False, repr=False)
 class KMeansTrueK(BaseEstimator):
     """k-means that is told the true number of classes of the whole stream.
 
@@ -36,10 +38,9 @@ class KMeansTrueK(BaseEstimator):
 
     told_true_k_as = "n_clusters"
 
-    def __init__(self, n_clusters: int = 8, n_init: int = 10, random_state: int | None = None):
-        self.n_clusters = n_clusters
-        self.n_init = n_init
-        self.random_state = random_state
+    n_clusters: int = 8
+    n_init: int = 10
+    random_state: int | None = None
 
     def fit(self, X: Array) -> "KMeansTrueK":
         """Cluster one batch from scratch."""
@@ -58,6 +59,7 @@ class KMeansTrueK(BaseEstimator):
         return np.asarray(self.model_.predict(X))
 
 
+@dataclass(eq=False, repr=False)
 class UmapHdbscan(BaseEstimator):
     """UMAP to a few dimensions, then HDBSCAN; needs the extra ``dbull[umap]``.
 
@@ -65,17 +67,10 @@ class UmapHdbscan(BaseEstimator):
     Training rows that HDBSCAN calls noise lend their id to nobody, so no row is ever answered "noise".
     """
 
-    def __init__(
-        self,
-        n_dims: int = 10,
-        n_neighbors: int = 30,
-        min_cluster_size: int = 30,
-        random_state: int | None = None,
-    ):
-        self.n_dims = n_dims
-        self.n_neighbors = n_neighbors
-        self.min_cluster_size = min_cluster_size
-        self.random_state = random_state
+    n_dims: int = 10
+    n_neighbors: int = 30
+    min_cluster_size: int = 30
+    random_state: int | None = None
 
     def fit(self, X: Array) -> "UmapHdbscan":
         """Learn embedding and clusters of one set of rows from scratch."""
@@ -112,6 +107,7 @@ def _learner_has(name: str) -> Any:
     return available_if(lambda wrapper: hasattr(wrapper.learner, name))
 
 
+@dataclass(eq=False)
 class FirstArrivalPCA:
     """A learner behind a projection that is learnt from the first arrival only and then stands still.
 
@@ -125,11 +121,10 @@ class FirstArrivalPCA:
     random_state : seed of PCA's randomised solver
     """
 
-    def __init__(self, learner: Any, n_dims: int, random_state: int):
-        self.learner = learner
-        self.n_dims = n_dims
-        self.random_state = random_state
-        self._pca: PCA | None = None
+    learner: Any
+    n_dims: int
+    random_state: int
+    _pca: PCA | None = field(default=None, init=False)
 
     def _fit_projection(self, X: Array) -> None:
         self._pca = PCA(min(self.n_dims, *X.shape), random_state=self.random_state).fit(X)

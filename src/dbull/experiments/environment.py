@@ -19,7 +19,7 @@ def describe_environment() -> dict[str, Any]:
     return {
         "command": sys.argv,
         "python": platform.python_version(),
-        "packages": {name: _version(name) for name in PACKAGES},
+        "packages": {name: package_version(name) for name in PACKAGES},
         "commit": _commit(),
         "system": platform.platform(),
         "machine": platform.machine(),
@@ -61,7 +61,8 @@ class PeakMemory:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def _version(package: str) -> str | None:
+def package_version(package: str) -> str | None:
+    """Return the version of an installed package, None if it is not there."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

@@ -52,7 +52,9 @@ def draw_streams(results: Sequence[Result], target: Path, score: str = "nmi_geom
     for panel, task in zip(panels, tasks, strict=False):
         for i, (label, runs) in enumerate(methods.items()):
             _curve(panel, task_curves(runs, task, score), label, i)
-        _mark_phases(panel, first, task)
+        for position, step in enumerate(first, start=1):
+            if step["task"] == task:  # the arrivals in which the task itself was being learnt
+                panel.axvspan(position - 0.5, position + 0.5, color="0.92", linewidth=0, zorder=0)
         lowest = min(0.0, *(line.get_ydata().min() for line in panel.get_lines()))  # ARI may be negative
         panel.set(title=f"task {task + 1}", ylim=(lowest - 0.02, 1.02), ylabel=HEADINGS[score])
     _draw_cluster_counts(panels[len(tasks)], methods, first)
@@ -127,13 +129,6 @@ def _curve(panel: "Axes", values: NDArray[np.float64], label: str, index: int) -
     if len(values) > 1:
         error = values.std(axis=0, ddof=1) / np.sqrt(len(values))
         panel.fill_between(at, mean - error, mean + error, color=colour, alpha=0.2, linewidth=0)
-
-
-def _mark_phases(panel: "Axes", steps: Sequence[dict[str, Any]], task: int) -> None:
-    """Shade the arrivals in which the task itself was being learnt."""
-    for position, step in enumerate(steps, start=1):
-        if step["task"] == task:
-            panel.axvspan(position - 0.5, position + 0.5, color="0.92", linewidth=0, zorder=0)
 
 
 def _draw_cluster_counts(

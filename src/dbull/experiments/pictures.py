@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dbull.methods.dbull import DBULL
 
 Floats = NDArray[np.float64]
+Shape = Sequence[int] | None
 
 MAX_CLUSTERS = 30  # of prototypes and samples; the largest are shown
 MAX_MAP_ROWS = 3000
@@ -35,11 +36,7 @@ def can_be_pictured(method: object) -> bool:
 
 
 def draw_pictures(
-    learner: "DBULL",
-    rows: NDArray[Any],
-    folder: Path,
-    image_shape: Sequence[int] | None = None,
-    seed: int = 0,
+    learner: "DBULL", rows: NDArray[Any], folder: Path, image_shape: Shape = None, seed: int = 0
 ) -> list[Path]:
     """Draw all pictures of a fitted learner into a folder and return their files.
 
@@ -59,14 +56,12 @@ def draw_pictures(
     return files
 
 
-def draw_prototypes(
-    learner: "DBULL", rows: NDArray[Any], target: Path, image_shape: Sequence[int] | None = None
-) -> None:
+def draw_prototypes(learner: "DBULL", rows: NDArray[Any], target: Path, image_shape: Shape = None) -> None:
     """Draw the decoded mean of each cluster: as an image, or as a profile of its strongest columns."""
     from matplotlib.figure import Figure
 
     shown, which = _shown(learner)
-    values = np.stack([np.asarray(learner.prototype(cluster), dtype=np.float64) for cluster in shown])
+    values = np.stack([learner.prototype(cluster) for cluster in shown]).astype(np.float64)
     shape = _drawable(image_shape)
     n_columns = min(8 if shape else 4, len(shown))
     n_rows = -(-len(shown) // n_columns)
@@ -85,9 +80,8 @@ def draw_prototypes(
         reach = 1.05 * max(1.0, float(np.abs(deviations).max()))
         for panel, profile in zip(panels, deviations, strict=False):
             _draw_profile(panel, profile, reach)
-        figure.supxlabel(
-            "standard deviations above (blue) or below (orange) the mean of held-out rows", fontsize="small"
-        )
+        unit = "standard deviations above (blue) or below (orange) the mean of held-out rows"
+        figure.supxlabel(unit, fontsize="small")
         note = "centre of each cluster, decoded: the columns in which it differs most from the average row"
         if values.shape[1] <= N_STRONGEST:
             note = "centre of each cluster, decoded, beside the average row"
@@ -97,16 +91,12 @@ def draw_prototypes(
     save_figure(figure, target)
 
 
-def draw_samples(
-    learner: "DBULL", rows: NDArray[Any], target: Path, image_shape: Sequence[int] | None = None
-) -> None:
+def draw_samples(learner: "DBULL", rows: NDArray[Any], target: Path, image_shape: Shape = None) -> None:
     """Draw a row of decoded samples for each cluster: as images, or as lines of a heat map."""
     from matplotlib.figure import Figure
 
     shown, which = _shown(learner)
-    values = np.stack(
-        [np.asarray(learner.sample(N_SAMPLES, cluster)[0], dtype=np.float64) for cluster in shown]
-    )
+    values = np.stack([learner.sample(N_SAMPLES, cluster)[0] for cluster in shown]).astype(np.float64)
     shape = _drawable(image_shape)
     n_clusters = len(shown)
     if shape:
@@ -119,8 +109,8 @@ def draw_samples(
         note = f"each row: {N_SAMPLES} new images, drawn from one cluster and decoded"
     else:
         deviations = _deviations(values, rows)
-        strongest = np.argsort(-np.abs(deviations.mean(1)).max(0), kind="stable")[:MAX_HEAT_COLUMNS]
-        columns = np.sort(strongest)
+        strongest = np.argsort(-np.abs(deviations.mean(1)).max(0), kind="stable")
+        columns = np.sort(strongest[:MAX_HEAT_COLUMNS])
         figure = Figure(figsize=(8.0, 0.45 * n_clusters + 1.6), layout="constrained")
         panel = figure.subplots()
         lines, limits = deviations[:, :, columns].reshape(-1, len(columns)), (-SURE_DEVIATION, SURE_DEVIATION)
@@ -134,9 +124,8 @@ def draw_samples(
         note = f"each band: {N_SAMPLES} new rows, drawn from one cluster and decoded"
         if len(columns) < values.shape[2]:
             note += f"\n{len(columns)} of {values.shape[2]} columns: those in which clusters differ most"
-    panel.set_yticklabels(
-        [f"cluster {cluster} ({share})" for cluster, share in shown.items()], fontsize="small"
-    )
+    labels = [f"cluster {cluster} ({share})" for cluster, share in shown.items()]
+    panel.set_yticklabels(labels, fontsize="small")
     panel.tick_params(left=False, bottom=not shape, labelbottom=not shape)
     panel.spines[:].set_visible(False)
     figure.suptitle(f"Samples of {which}\n{note}", fontsize="medium")
@@ -172,11 +161,9 @@ def draw_map(learner: "DBULL", rows: NDArray[Any], target: Path, seed: int = 0) 
         panel.annotate(str(cluster), centre, above, textcoords="offset points", **look)
     panel.set(xticks=[], yticks=[])
     panel.spines[:].set_color("0.8")
-    figure.suptitle(
-        f"Map of {len(rows):,} held-out rows, {len(clusters)} clusters\n"
-        f"a point is a row, colour and number its predicted cluster; {how}",
-        fontsize="medium",
-    )
+    title = f"Map of {len(rows):,} held-out rows, {len(clusters)} clusters"
+    note = f"a point is a row, colour and number its predicted cluster; {how}"
+    figure.suptitle(f"{title}\n{note}", fontsize="medium")
     save_figure(figure, target)
 
 
@@ -205,7 +192,7 @@ def _deviations(values: Floats, rows: NDArray[Any]) -> Floats:
     return deviations
 
 
-def _drawable(image_shape: Sequence[int] | None) -> tuple[int, ...] | None:
+def _drawable(image_shape: Shape) -> tuple[int, ...] | None:
     """Return the shape that a picture of one row has; None if a row cannot be shown as an image."""
     if image_shape is None:
         return None
@@ -232,14 +219,10 @@ def _draw_profile(panel: "Axes", deviations: Floats, reach: float) -> None:
 
 def _mosaic(images: Floats) -> tuple[Floats, int]:
     """Put images (rows, columns, height, width, ...) side by side with white gaps; return the gap as well."""
-    n_rows, n_columns, height, width = images.shape[:4]
-    gap = max(1, height // 10)
-    down, right = height + gap, width + gap
-    tiles = np.ones((n_rows * down - gap, n_columns * right - gap, *images.shape[4:]))
-    for i in range(n_rows):
-        for j in range(n_columns):
-            tiles[i * down : i * down + height, j * right : j * right + width] = images[i, j]
-    return tiles, gap
+    gap = max(1, images.shape[2] // 10)
+    around = [(0, 0), (0, 0), (0, gap), (0, gap), *[(0, 0)] * (images.ndim - 4)]
+    rows = [np.concatenate(row, axis=1) for row in np.pad(images, around, constant_values=1.0)]
+    return np.concatenate(rows)[:-gap, :-gap], gap
 
 
 def _flattened(codes: Floats, seed: int) -> tuple[Floats, str]:

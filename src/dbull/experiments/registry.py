@@ -100,12 +100,13 @@ def resolve(
 
     Parameters given by the user win over all three. Unknown parameters are refused with the nearest name.
     """
-    entry = _entry(choice)
+    if choice.name is not None:
+        check_known("method", choice.name, METHODS)
+    entry = METHODS[choice.name] if choice.name is not None else Method(str(choice.path), "given by path")
     method_class = _load(entry.path)
     known = _constructor_defaults(method_class)
-    allowed = [*known, PCA_DIMS]
     for key in choice.parameters:
-        check_known(f"parameter of {choice.label}:", key, allowed)
+        check_known(f"parameter of {choice.label}:", key, [*known, PCA_DIMS])
     given = dict(choice.parameters)
     pca_dims = given.pop(PCA_DIMS, entry.pca_dims)
     if pca_dims is not None and (type(pca_dims) is not int or pca_dims < 0):
@@ -129,16 +130,10 @@ def resolve(
         raise SettingsError(
             f"{choice.label} needs a value for {missing[0]!r}: give it with --set {missing[0]}=..."
         )
-    return ResolvedMethod(
-        choice.label,
-        entry.path,
-        parameters,
-        pca_dims or None,
-        seed,
-        None if told_as is None else true_k,
-        getattr(method_class, "watched_as", None),
-        entry.warm,
-    )
+    told = None if told_as is None else true_k
+    watched_as = getattr(method_class, "watched_as", None)
+    projected = pca_dims or None
+    return ResolvedMethod(choice.label, entry.path, parameters, projected, seed, told, watched_as, entry.warm)
 
 
 def build(method: ResolvedMethod, watch: Callable[[Any], object] | None = None) -> Any:
@@ -160,14 +155,6 @@ def build(method: ResolvedMethod, watch: Callable[[Any], object] | None = None) 
     return FirstArrivalPCA(learner, method.pca_dims, method.seed)
 
 
-def _entry(choice: MethodChoice) -> Method:
-    if choice.path is not None:
-        return Method(choice.path, "given by path")
-    assert choice.name is not None
-    check_known("method", choice.name, METHODS)
-    return METHODS[choice.name]
-
-
 def _load(path: str) -> Any:
     module_name, colon, class_name = path.partition(":")
     if not (module_name and colon and class_name):
@@ -180,9 +167,8 @@ def _load(path: str) -> Any:
         classes = sorted(name for name, value in vars(module).items() if inspect.isclass(value))
         check_known(f"class of {module_name}:", class_name, classes)
     method_class = getattr(module, class_name)
-    if not hasattr(method_class, "predict") or not (
-        hasattr(method_class, "fit") or hasattr(method_class, "partial_fit")
-    ):
+    learns = hasattr(method_class, "fit") or hasattr(method_class, "partial_fit")
+    if not learns or not hasattr(method_class, "predict"):
         raise SettingsError(f"{path} is no method: it must have predict, and fit or partial_fit")
     return method_class
 

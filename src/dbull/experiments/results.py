@@ -14,7 +14,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,10 +68,14 @@ class RunFolder:
         with _held(path):
             folder = cls(path)
             if not folder.finished and not folder._lines_before:
-                folder._clear()
+                # The traces of a run that ended before its first line, such as one with a wrong parameter.
+                for trace in (path / "settings.json", *path.glob("environment*.json")):
+                    trace.unlink(missing_ok=True)
             _same_or_new_settings(path, settings)
             if not folder.finished:
-                _write_new(folder._environment_path(), environment)
+                start = folder.n_starts() + 1
+                name = "environment.json" if start == 1 else f"environment-start-{start}.json"
+                _write_new(path / name, environment)
             yield folder
 
     @property
@@ -113,15 +117,6 @@ class RunFolder:
         final = {**final, "steps_sha256": hashlib.sha256(steps).hexdigest()}
         _write_new(self.path / "final.json", final)
         return final
-
-    def _clear(self) -> None:
-        """Remove the traces of a run that ended before its first line, such as one with a wrong parameter."""
-        for name in ("settings.json", *(path.name for path in self.path.glob("environment*.json"))):
-            (self.path / name).unlink(missing_ok=True)
-
-    def _environment_path(self) -> Path:
-        n = self.n_starts()
-        return self.path / ("environment.json" if n == 0 else f"environment-start-{n + 1}.json")
 
 
 @dataclass(frozen=True)
@@ -263,10 +258,7 @@ def _write_new(path: Path, record: Record) -> None:
 
 
 def _read_json(path: Path, keys: Iterable[str] = ()) -> Record:
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ResultsError(f"{path}: cannot be read ({error})") from error
+    record = _parsed(path, json.loads)
     if not isinstance(record, dict):
         raise ResultsError(f"{path}: not a record of a run")
     missing = [key for key in keys if key not in record]
@@ -278,7 +270,12 @@ def _read_json(path: Path, keys: Iterable[str] = ()) -> Record:
 
 
 def _read_lines(path: Path) -> list[Record]:
+    lines: list[Record] = _parsed(path, lambda text: [json.loads(line) for line in text.splitlines()])
+    return lines
+
+
+def _parsed(path: Path, parse: Callable[[str], Any]) -> Any:
     try:
-        return [json.loads(line) for line in path.read_bytes().splitlines()]
+        return parse(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ResultsError(f"{path}: cannot be read ({error})") from error

@@ -98,12 +98,7 @@ def bench(
 
 
 def run(
-    stream: Scenario,
-    choice: MethodChoice,
-    out: Path,
-    *,
-    pictures: bool = False,
-    watch: Watch | None = None,
+    stream: Scenario, choice: MethodChoice, out: Path, *, pictures: bool = False, watch: Watch | None = None
 ) -> Iterator[StepDone | RunDone]:
     """Run one method over one scenario into its own folder below ``out``.
 

@@ -83,24 +83,21 @@ def score_matrices(results: Sequence[Result], score: str) -> tuple[Row, ...]:
 
 def refuse_unlike(results: Sequence[Result]) -> None:
     """Raise ResultsError for results that must not be averaged or put side by side."""
-    settings: dict[tuple[str, str], tuple[Result, Any]] = {}
-    bytes_seen: dict[tuple[str, int], Result] = {}
-    runs: dict[tuple[str, str, int], Result] = {}
+    runs: dict[tuple[Any, ...], Result] = {}
     for result in results:
-        run = (result.scenario, result.method, result.seed)
+        scenario, method, seed = result.scenario, result.method, result.seed
+        run = (scenario, method, seed)
         if run in runs:
-            raise ResultsError(
-                f"{result.folder} and {runs[run].folder} hold the same run: name only one of them"
-            )
+            both = f"{result.folder} and {runs[run].folder}"
+            raise ResultsError(f"{both} hold the same run: name only one of them")
         runs[run] = result
-        own = _settings_but_seed(result)
-        first, expected = settings.setdefault((result.scenario, result.method), (result, own))
-        if own != expected:
+        other = runs.setdefault((scenario, method), result)
+        if _settings_but_seed(other) != _settings_but_seed(result):
             raise ResultsError(
-                f"{first.folder} and {result.folder} have the same method label but other settings: "
+                f"{other.folder} and {result.folder} have the same method label but other settings: "
                 "they cannot be averaged; give each its own --label"
             )
-        other = bytes_seen.setdefault((result.scenario, result.seed), result)
+        other = runs.setdefault((scenario, seed), result)
         if other.settings["scenario_fingerprint"] != result.settings["scenario_fingerprint"]:
             raise ResultsError(
                 f"{other.folder} and {result.folder} name the same scenario and seed but saw different data "

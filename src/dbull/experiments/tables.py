@@ -1,11 +1,17 @@
-"""Tables as text, Markdown, LaTeX or JSON."""
+"""Tables as text, Markdown, LaTeX or JSON, and the paper's table of capabilities."""
 
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from dbull.errors import check_known
+from dbull.experiments.registry import build, resolve
+from dbull.experiments.settings import MethodChoice
 from dbull.experiments.summary import COUNTS, PLAIN, Row, Summary
+
+if TYPE_CHECKING:
+    from dbull.methods.base import Capabilities
 
 FORMATS = ("text", "markdown", "latex", "json")
 HEADINGS = {
@@ -25,6 +31,13 @@ HEADINGS = {
     "peak_memory_mib": "MiB",
 }
 NONE = "-"
+PAPER_METHODS = ("dbull", "dec", "vade", "vae-dp", "curl-f", "curl-d")
+CAPABILITIES = {
+    "learns_representation": "representation learning",
+    "learns_k": "learns K",
+    "expands": "expansion",
+    "remembers": "overcomes forgetting",
+}
 
 
 def render(rows: Sequence[Row], style: str, what: str = "scores", width: int | None = None) -> str:
@@ -47,7 +60,27 @@ def render(rows: Sequence[Row], style: str, what: str = "scores", width: int | N
     body = [[row.scenario, *_cells(row)] for row in rows]
     for cells in body:  # matrices of scenarios with fewer tasks
         cells.extend([""] * (len(head) - len(cells)))
-    return _markdown(head, body) if style == "markdown" else _latex(head, body)
+    if style == "latex":
+        return _latex(head, body)
+    return _markdown([head, ["---", "---", *["---:"] * (len(head) - 2)], *body])
+
+
+def capabilities_of(name: str) -> "Capabilities | None":
+    """Return what a registered method declares, None if it declares nothing."""
+    learner = build(resolve(MethodChoice(name=name), seed=0, true_k=2))
+    declared: Capabilities | None = getattr(learner, "capabilities", None)
+    return declared
+
+
+def capability_table(names: Sequence[str] = PAPER_METHODS) -> str:
+    """Return a Markdown table of the methods that declare their capabilities; those of the paper, usually."""
+    lines = [["method", *CAPABILITIES.values()], ["---", *[":---:"] * len(CAPABILITIES)]]
+    for name in names:
+        declared = capabilities_of(name)
+        if declared is not None:
+            marks = ["yes" if getattr(declared, column) else "no" for column in CAPABILITIES]
+            lines.append([f"`{name}`", *marks])
+    return _markdown(lines)
 
 
 def _heading(column: str) -> str:
@@ -104,9 +137,8 @@ def _parts(widths: Sequence[int], limit: int | None) -> list[list[int]]:
     return parts
 
 
-def _markdown(head: list[str], body: list[list[str]]) -> str:
-    rule = ["---", "---", *["---:"] * (len(head) - 2)]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in [head, rule, *body])
+def _markdown(lines: list[list[str]]) -> str:
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
 def _latex(head: list[str], body: list[list[str]]) -> str:

@@ -100,16 +100,8 @@ def survey_table(source: Input, lengths: Collection[int], known: Collection[str]
         if known and not known_rows:
             known_rows = any(digest in known for digest in row_digests(path, rows))
         n_rows += len(rows)
-    return Survey(
-        source,
-        content.sha256,
-        content.n_bytes,
-        n_rows,
-        content.found,
-        known_rows,
-        max_bytes,
-        tuple(digests),
-    )
+    whole = content.sha256, content.n_bytes, n_rows, content.found
+    return Survey(source, *whole, known_rows, max_bytes, tuple(digests))
 
 
 def survey_images(folder: Path) -> dict[str, tuple[str, str]]:

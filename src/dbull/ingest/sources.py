@@ -137,8 +137,7 @@ def open_source(given: Input, known: Mapping[str, LearnedRecord], force: bool) -
     name = as_text(path.name)
     sampled = {sha256 for sha256, record in known.items() if record.name == name and record.rows == 0}
     survey = survey_table(given, lengths, sampled)
-    whole = known.get(survey.sha256) or (known.get(hash_on_disk(path)) if known else None)
-    n_passes = 0 if whole is None else whole.times
+    whole, n_passes = _learned_whole(path, survey.sha256, known)
     before = 0 if whole is not None or force else _rows_of_beginning(survey, known)
     done = max(_parts_done(survey.sha256, first, known, n_passes) for first in (0, before))
     if whole is not None and not force and done == 0:
@@ -152,16 +151,14 @@ def open_source(given: Input, known: Mapping[str, LearnedRecord], force: bool) -
         raise AlreadyLearnedError(f"{path}: no rows were added since it was learned")
     if done > survey.n_rows:
         raise DataError(f"{path}: has {survey.n_rows} rows, {done} of which were learned: it has changed")
-    return _Table(
-        given, survey.sha256, survey.n_bytes, done, n_passes, survey, set() if force else set(known)
-    )
+    remembered = set() if force else set(known)
+    return _Table(given, survey.sha256, survey.n_bytes, done, n_passes, survey, remembered)
 
 
 def _open_images(given: Input, known: Mapping[str, LearnedRecord], force: bool) -> Source:
     images = survey_images(given.path)
     sha256 = hashlib.sha256("\n".join(fact for _, fact in images.values()).encode()).hexdigest()
-    whole = known.get(sha256) or (known.get(hash_on_disk(given.path)) if known else None)
-    n_passes = 0 if whole is None else whole.times
+    whole, n_passes = _learned_whole(given.path, sha256, known)
     keys = list(images)
     if force:
         new = keys[_parts_done(sha256, 0, known, n_passes) :]
@@ -173,6 +170,14 @@ def _open_images(given: Input, known: Mapping[str, LearnedRecord], force: bool) 
         raise AlreadyLearnedError(f"{given.path}: no images were added since they were learned")
     done = len(keys) - len(new)
     return _Images(given, sha256, 0, done, n_passes, {key: images[key] for key in new})
+
+
+def _learned_whole(
+    path: Path, sha256: str, known: Mapping[str, LearnedRecord]
+) -> tuple[LearnedRecord | None, int]:
+    """Return when all of a content was learned last, and how often."""
+    whole = known.get(sha256) or (known.get(hash_on_disk(path)) if known else None)
+    return whole, 0 if whole is None else whole.times
 
 
 def _learned_before(path: Path, whole: LearnedRecord) -> AlreadyLearnedError:
