@@ -5,8 +5,6 @@ more often of one kind than neighbours in pixels. The encoder sees the features;
 the pixels.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cache

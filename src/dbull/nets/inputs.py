@@ -4,8 +4,6 @@ rows --shift, scale--> values --front end, normalisation--> inputs
                        (described by the decoder)           (seen by the encoder)
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 Each layer learns to give back its input from a version of it with holes; the layers before it are fixed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import torch

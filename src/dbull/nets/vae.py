@@ -4,8 +4,6 @@ What the encoder sees (`n_inputs`) need not be what the decoder gives back (`n_v
 stand before the encoder.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
