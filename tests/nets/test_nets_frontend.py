@@ -8,7 +8,7 @@ import torch
 from scipy import ndimage
 from sklearn.datasets import load_digits
 
-from dbull.nets.frontend import FrontEnd, blurred, gradients, pooling, straightened
+from dbull.nets.frontend import FrontEnd, blurred, central_difference, pooling, straightened
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +163,8 @@ def test_blur_is_scipys():
 
 def test_gradients_of_a_plane():
     y, x = torch.meshgrid(torch.arange(6.0), torch.arange(9.0), indexing="ij")
-    horizontal, vertical = gradients((3 * x - 2 * y)[:, :, None])
+    plane = (3 * x - 2 * y)[:, :, None]
+    horizontal, vertical = central_difference(plane, 1), central_difference(plane, 0)
     assert (horizontal[:, 1:-1] == 3).all()
     assert (vertical[1:-1] == -2).all()
     assert (horizontal[:, [0, -1]] == 1.5).all()  # the border counts as continued

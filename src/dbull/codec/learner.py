@@ -3,8 +3,6 @@
 What follows from the rest by one step (the posterior, an empty stream) is left out and made anew.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -13,14 +11,7 @@ import torch
 from torch import Tensor
 
 from dbull.codec.mixture import pack_memory, unpack_memory
-from dbull.codec.networks import (
-    NETWORKS,
-    Tensors,
-    check_kind,
-    fitting,
-    pack_networks,
-    unpack_networks,
-)
+from dbull.codec.networks import NETWORKS, Tensors, check_kind, fitting, pack_networks, unpack_networks
 from dbull.documents import Reader, check_fields, fail, list_of, number, object_of, text, whole
 from dbull.ledger import Ledger
 from dbull.lifelong.novelty import Calibration
@@ -36,31 +27,28 @@ def pack_state(state: LearnerState) -> tuple[dict[str, dict[str, Tensor]], dict[
     """Return groups of tensors and a document of plain values; the ledger is not among them."""
     prior = state.prior
     tensors, networks = pack_networks(state.view, state.vae)
-    tensors |= {
-        "mixture": {
-            **pack_memory(state.memory),
-            "prior_mean": prior.mean,
-            "prior_scale_inv": prior.scale_inv,
-        },
-        # Without networks imprints follow from the statistics.
-        "imprints": _pack_imprints(state.imprints if state.vae.learns else {}, state.view.n_inputs)
-        | {"column_rms": state.column_rms},
+    # Without networks imprints follow from the statistics.
+    imprints = _pack_imprints(state.imprints if state.vae.learns else {}, state.view.n_inputs)
+    tensors["mixture"] = pack_memory(state.memory) | {
+        "prior_mean": prior.mean,
+        "prior_scale_inv": prior.scale_inv,
     }
+    tensors["imprints"] = imprints | {"column_rms": state.column_rms}
     document = {
-        "kind": state.kind,
-        "seed": state.seed,
-        "n_data_sets": state.n_data_sets,
-        "n_rows": state.n_rows,
-        "n_pretrain_rows": state.n_pretrain_rows,
+        **{name: getattr(state, name) for name in _COUNTS},
         **networks,
-        "prior": {name: float(getattr(prior, name)) for name in ("concentration", "mean_precision", "dof")},
+        "prior": {name: float(getattr(prior, name)) for name in _PRIOR},
         "components": {
             "ids": list(state.memory.ids),
             "clusters": [state.owner[i] for i in state.memory.ids],
             "next_id": state.memory.next_id,
             "n_given": state.memory.n_given,
         },
-        "calibrations": [_pack_calibration(c, record) for c, record in state.calibrations.items()],
+        "calibrations": [
+            # JSON has no numbers as keys.
+            {"cluster": cluster, **asdict(record), "depths": [[b, n] for b, n in record.depths.items()]}
+            for cluster, record in state.calibrations.items()
+        ],
     }
     return tensors, document
 
@@ -81,61 +69,44 @@ def unpack_state(
         if anything is missing, of the wrong kind, or contradicts the rest
     """
     with fitting(where):
-        return _unpack(tensors, check_fields(document, where, _DOCUMENT), ledger, fingerprint, where, device)
-
-
-def _unpack(
-    tensors: Tensors, told: dict[str, Any], ledger: Ledger, fingerprint: str | None, where: str, device: str
-) -> LearnerState:
-    mixture, parts = tensors["mixture"], told["components"]
-    check_kind(tensors, "mixture", torch.float64, where)
-    dims = told["networks"]["latent_dim"]
-    memory = unpack_memory(mixture, parts["ids"], parts["next_id"], parts["n_given"], dims, where)
-    prior = MixturePrior(
-        told["prior"]["concentration"],
-        mixture["prior_mean"],
-        told["prior"]["mean_precision"],
-        told["prior"]["dof"],
-        mixture["prior_scale_inv"],
-    )
-    if prior.mean.shape != (dims,) or prior.scale_inv.shape != (dims, dims):
-        fail(where, f"a prior of shape {tuple(prior.scale_inv.shape)} for codes of {dims} dimensions")
-    if len(parts["clusters"]) != memory.n_components:
-        fail(where, "components and their clusters do not agree")
-    owner = dict(zip(memory.ids, parts["clusters"], strict=True))
-    if set(ledger.living_ids) != set(owner.values()):
-        fail(where, "clusters of components are not those of the ledger")
-    view, vae = unpack_networks(tensors, told, where, device)
-    state = LearnerState(
-        told["kind"],
-        view,
-        vae,
-        memory,
-        prior,
-        global_step(prior, memory.total),
-        owner,
-        told["seed"],
-        told["n_data_sets"],
-        told["n_rows"],
-        told["n_pretrain_rows"],
-        _unpack_imprints(tensors["imprints"], view.n_inputs, where),
-        dict(told["calibrations"]),
-        ledger,
-        fingerprint or "",
-        _unpack_column_rms(tensors["imprints"], vae.shape.n_values, where),
-    )
-    if not vae.learns and state.calibrations:
-        state.imprint_inputs()
-    if not (set(state.imprints) <= set(owner) and set(state.calibrations) <= set(owner.values())):
-        fail(where, "imprints or calibrations of components that are not there")
-    if fingerprint is not None and encoder_fingerprint(state.vae) != fingerprint:
-        fail(where, "the networks are not those that the statistics were made with")
-    return state
-
-
-def _pack_calibration(cluster: int, record: Calibration) -> dict[str, Any]:
-    """Return plain values; JSON has no numbers as keys."""
-    return {"cluster": cluster, **asdict(record), "depths": [[b, n] for b, n in record.depths.items()]}
+        told = check_fields(document, where, _DOCUMENT)
+        mixture, parts, dims = tensors["mixture"], told["components"], told["networks"]["latent_dim"]
+        check_kind(tensors, "mixture", torch.float64, where)
+        memory = unpack_memory(mixture, parts["ids"], parts["next_id"], parts["n_given"], dims, where)
+        scale_inv = mixture["prior_scale_inv"]
+        prior = MixturePrior(mean=mixture["prior_mean"], scale_inv=scale_inv, **told["prior"])
+        if prior.mean.shape != (dims,) or scale_inv.shape != (dims, dims):
+            fail(where, f"a prior of shape {tuple(scale_inv.shape)} for codes of {dims} dimensions")
+        if len(parts["clusters"]) != memory.n_components:
+            fail(where, "components and their clusters do not agree")
+        owner = dict(zip(memory.ids, parts["clusters"], strict=True))
+        if set(ledger.living_ids) != set(owner.values()):
+            fail(where, "clusters of components are not those of the ledger")
+        view, vae = unpack_networks(tensors, told, where, device)
+        column_rms = tensors["imprints"].get("column_rms", torch.zeros(0, dtype=torch.float64))
+        if column_rms.dtype != torch.float64 or column_rms.shape not in ((0,), (vae.shape.n_values,)):
+            fail(where, f"column_rms of shape {tuple(column_rms.shape)} for {vae.shape.n_values} columns")
+        state = LearnerState(
+            view=view,
+            vae=vae,
+            memory=memory,
+            prior=prior,
+            posterior=global_step(prior, memory.total),
+            owner=owner,
+            imprints=_unpack_imprints(tensors["imprints"], view.n_inputs, where),
+            calibrations=dict(told["calibrations"]),
+            ledger=ledger,
+            fingerprint=fingerprint or "",
+            column_rms=column_rms,
+            **{name: told[name] for name in _COUNTS},
+        )
+        if not vae.learns and state.calibrations:
+            state.imprint_inputs()
+        if not (set(state.imprints) <= set(owner) and set(state.calibrations) <= set(owner.values())):
+            fail(where, "imprints or calibrations of components that are not there")
+        if fingerprint is not None and encoder_fingerprint(state.vae) != fingerprint:
+            fail(where, "the networks are not those that the statistics were made with")
+        return state
 
 
 def _read_calibration(value: object, where: str) -> tuple[int, Calibration]:
@@ -145,13 +116,6 @@ def _read_calibration(value: object, where: str) -> tuple[int, Calibration]:
     if any(len(pair) != 2 or pair[0] > DEEPEST_BIN for pair in part["depths"]):
         fail(f"{where}.depths", "expected pairs of a bin and a number of rows")
     return part.pop("cluster"), Calibration(**{**part, "depths": dict(part["depths"])})
-
-
-def _unpack_column_rms(tensors: Mapping[str, Tensor], n_values: int, where: str) -> Tensor:
-    found = tensors.get("column_rms", torch.zeros(0, dtype=torch.float64))
-    if found.dtype != torch.float64 or found.shape not in ((0,), (n_values,)):
-        fail(where, f"column_rms of shape {tuple(found.shape)} for {n_values} columns")
-    return found
 
 
 def _pack_imprints(imprints: dict[int, Imprint], n_inputs: int) -> dict[str, Tensor]:
@@ -175,14 +139,21 @@ def _unpack_imprints(tensors: Mapping[str, Tensor], n_inputs: int, where: str) -
     if shapes != [(n,), (n, n_inputs), (n, n_inputs), (sum(ranks), n_inputs)] or min(ranks, default=0) < 0:
         fail(where, f"imprints of shapes {shapes} for {n} components")
     rows, factors = tensors["n_rows"].tolist(), tensors["factor"].split(ranks) if n else ()
+    means, leftovers = tensors["mean"], tensors["leftover"]
     return {
-        component: Imprint(
-            rows[i], tensors["mean"][i].clone(), factors[i].clone(), tensors["leftover"][i].clone()
-        )
+        component: Imprint(rows[i], means[i].clone(), factors[i].clone(), leftovers[i].clone())
         for i, component in enumerate(components)
     }
 
 
+_COUNTS: dict[str, Reader] = {
+    "kind": text,
+    "seed": whole,
+    "n_data_sets": whole,
+    "n_rows": whole,
+    "n_pretrain_rows": whole,
+}
+_PRIOR: dict[str, Reader] = {"concentration": number, "mean_precision": number, "dof": number}
 _CALIBRATION: dict[str, Reader] = {
     "cluster": whole,
     "n_rows": number,
@@ -191,13 +162,9 @@ _CALIBRATION: dict[str, Reader] = {
     "depths": list_of(list_of(whole)),
 }
 _DOCUMENT: dict[str, Reader] = {
-    "kind": text,
-    "seed": whole,
-    "n_data_sets": whole,
-    "n_rows": whole,
-    "n_pretrain_rows": whole,
+    **_COUNTS,
     **NETWORKS,
-    "prior": object_of({"concentration": number, "mean_precision": number, "dof": number}),
+    "prior": object_of(_PRIOR),
     "components": object_of(
         {"ids": list_of(whole), "clusters": list_of(whole), "next_id": whole, "n_given": whole}
     ),

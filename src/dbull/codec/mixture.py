@@ -1,7 +1,5 @@
 """Memory and posterior of a mixture between two data sets, as named tensors, and back, to the bit."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import torch

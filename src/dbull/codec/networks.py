@@ -4,8 +4,6 @@ No class is named in either. Sizes are compared with those of the tensors at han
 allocated.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, fields

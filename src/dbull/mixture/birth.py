@@ -5,8 +5,6 @@ with 10 fresh components to them. Smaller numbers are tried too, because ten fra
 find their way back to one; the best by evidence is kept.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import torch

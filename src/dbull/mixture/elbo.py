@@ -4,8 +4,6 @@ Every constant that depends on the number of components is kept, because births 
 it (scikit-learn's `lower_bound_` drops some and must not be used so).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -1,7 +1,5 @@
 """Fit the mixture to one data set: structure on a sample, then on all rows, then laps at full weight."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from dataclasses import dataclass, replace
 

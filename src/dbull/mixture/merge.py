@@ -7,8 +7,6 @@ pooled past is unknowable once the data are gone, and with a newborn partner it 
 newborn has no past mass).
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

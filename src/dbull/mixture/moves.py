@@ -6,8 +6,6 @@ other rows keep the responsibilities they have, and their statistics are what re
 are taken out. The bound of such a state is exact, so proposals may be compared with the present state.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """The prior of the mixture: by name from the paper, or from the scale of the data."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -4,8 +4,6 @@ The paper's inner loop (Algorithm 1, corrected; docs/algorithm.md). A search yie
 happens.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """How hard to look for structure, and how much evidence may speak when it is decided."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 

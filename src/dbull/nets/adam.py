@@ -4,8 +4,6 @@ The first use of any `torch.optim.Optimizer` imports the compiler, `torch._dynam
 modules: that takes as long as learning a small arrival. The step, `torch.optim.adam.adam`, needs none of it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import torch

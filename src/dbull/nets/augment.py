@@ -1,7 +1,5 @@
 """Small random changes of each sample that leave what it shows as it is."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

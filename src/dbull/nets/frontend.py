@@ -5,8 +5,6 @@ more often of one kind than neighbours in pixels. The encoder sees the features;
 the pixels.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cache
@@ -66,7 +64,8 @@ class FrontEnd:
         if self.straighten:
             images = straightened(images)
         maps = images.permute(1, 2, 0).contiguous()
-        horizontal, vertical = gradients(blurred(maps, 0.5 * self.height / 28))
+        smooth = blurred(maps, 0.5 * self.height / 28)
+        horizontal, vertical = central_difference(smooth, 1), central_difference(smooth, 0)
         bins = torch.atan2(vertical, horizontal).mul_(self.n_orientations / (2 * math.pi))
         # A root that is quick where it is 0.
         squared = horizontal.square_().addcmul_(vertical, vertical)
@@ -130,9 +129,7 @@ def moment_powers(height: int, width: int) -> tuple[Tensor, Tensor]:
     """Return y from -1 to 1, (height,), and 1, y, x, y y, y x at each pixel, (pixels, 5)."""
     y = torch.linspace(-1, 1, height, dtype=torch.float64)
     x = torch.linspace(-1, 1, width, dtype=torch.float64)
-    one = torch.ones_like
-    powers = [torch.outer(one(y), one(x)), torch.outer(y, one(x)), torch.outer(one(y), x)]
-    powers += [torch.outer(y * y, one(x)), torch.outer(y, x)]
+    powers = [torch.outer(y**a, x**b) for a, b in ((0, 0), (1, 0), (0, 1), (2, 0), (1, 1))]
     return y, torch.stack(powers).flatten(1).T
 
 
@@ -153,13 +150,8 @@ def blurred(maps: Tensor, std: float) -> Tensor:
     return maps
 
 
-def gradients(maps: Tensor) -> tuple[Tensor, Tensor]:
-    """Central differences along x and y of maps (height, width, N); the border counts as continued."""
-    return central_difference(maps, 1), central_difference(maps, 0)
-
-
 def central_difference(maps: Tensor, dim: int) -> Tensor:
-    """Half the difference between what comes after and what before."""
+    """Return half of what comes after less what comes before, of maps (height, width, N); borders go on."""
     last = maps.shape[dim] - 1
     places = torch.arange(last + 1)
     after = maps.index_select(dim, (places + 1).clamp(max=last))

@@ -4,8 +4,6 @@ rows --shift, scale--> values --front end, normalisation--> inputs
                        (described by the decoder)           (seen by the encoder)
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
@@ -101,8 +99,7 @@ def fit_inputs(
     if use_front_end and kind == "images" and image_shape is not None:
         height, width, n_channels = image_shape
         # A single line of pixels has no slant.
-        straighten = n_channels == 1 and min(height, width) > 1
-        front_end = FrontEnd(height, width, n_channels, straighten)
+        front_end = FrontEnd(*image_shape, straighten=n_channels == 1 and min(height, width) > 1)
     plain = InputView(kind, shift, scale, front_end, torch.zeros(1), 1.0)
     features = plain.features(plain.values(rows))
     spread = float(features.std()) if len(features) > 1 else 1.0
@@ -116,7 +113,5 @@ def check_range(rows: Tensor) -> None:
     if bool(bad.any()):
         column = int(bad.nonzero()[0, 0])
         what = "large" if largest[column] > 1 else "small"
-        raise DataError(
-            f"the values of column {column} are too {what} to square in float64 (largest "
-            f"{float(largest[column]):.3g}). Rescale the column."
-        )
+        told = f"too {what} to square in float64 (largest {float(largest[column]):.3g})"
+        raise DataError(f"the values of column {column} are {told}. Rescale the column.")

@@ -4,8 +4,6 @@ Each likelihood says how many numbers the decoder must give per value of the dat
 log-density of the data under them, and the expected data.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 

@@ -3,8 +3,6 @@
 Each layer learns to give back its input from a version of it with holes; the layers before it are fixed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import torch
@@ -64,9 +62,8 @@ def stacked_denoising(
             yield depth, epoch, total / len(hidden)
         if not innermost:
             with torch.no_grad():
-                hidden = torch.cat(
-                    [torch.relu(encode(chunk.to(device))).cpu() for chunk in hidden.split(CHUNK_ROWS)]
-                )
+                chunks = (encode(chunk.to(device)) for chunk in hidden.split(CHUNK_ROWS))
+                hidden = torch.cat([torch.relu(chunk).cpu() for chunk in chunks])
 
 
 def layer_pairs(vae: VAE) -> list[tuple[nn.Linear, nn.Linear]]:

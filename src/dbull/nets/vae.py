@@ -4,8 +4,7 @@ What the encoder sees (`n_inputs`) need not be what the decoder gives back (`n_v
 stand before the encoder.
 """
 
-from __future__ import annotations
-
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -107,23 +106,23 @@ def hidden_layers(sizes: Sequence[int]) -> list[nn.Module]:
 CONV_CHANNELS = (32, 64, 128)
 
 
-class _FromRows(nn.Module):
-    """Rows (N, height * width * channels) to images (N, channels, height, width)."""
+class _OfImages(nn.Module):
+    """A layer that knows the shape of the images."""
 
     def __init__(self, image_shape: tuple[int, int, int]) -> None:
         super().__init__()
         self.image_shape = image_shape
+
+
+class _FromRows(_OfImages):
+    """Rows (N, height * width * channels) to images (N, channels, height, width)."""
 
     def forward(self, rows: Tensor) -> Tensor:
         return rows.reshape(-1, *self.image_shape).movedim(-1, 1)
 
 
-class _ToRows(nn.Module):
+class _ToRows(_OfImages):
     """Images to rows, cropped to the height and width asked for; several outputs per value side by side."""
-
-    def __init__(self, image_shape: tuple[int, int, int]) -> None:
-        super().__init__()
-        self.image_shape = image_shape
 
     def forward(self, images: Tensor) -> Tensor:
         height, width, n_channels = self.image_shape
@@ -146,12 +145,8 @@ def conv_decoder(image_shape: tuple[int, int, int], latent_dim: int, n_outputs: 
     height, width, n_channels = image_shape
     for _ in CONV_CHANNELS:
         height, width = -(-height // 2), -(-width // 2)
-    first = CONV_CHANNELS[-1]
-    layers: list[nn.Module] = [
-        nn.Linear(latent_dim, first * height * width),
-        nn.ReLU(),
-        nn.Unflatten(1, (first, height, width)),
-    ]
+    first = (CONV_CHANNELS[-1], height, width)
+    layers: list[nn.Module] = [nn.Linear(latent_dim, math.prod(first)), nn.ReLU(), nn.Unflatten(1, first)]
     for n_in, n_out in pairwise((*reversed(CONV_CHANNELS), n_outputs * n_channels)):
         layers += [nn.ConvTranspose2d(n_in, n_out, 4, stride=2, padding=1), nn.ReLU()]
     return nn.Sequential(*layers[:-1], _ToRows(image_shape))

@@ -3,8 +3,6 @@
 Functions broadcast over leading dimensions; the last one is the latent dimension D, over which they sum.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -6,8 +6,6 @@ What is stored is `scale_inv` = W^-1, because it is what adds up when data come 
 functions follow Bishop (2006), section 10.2: m, beta, nu, W, B = W^-1.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ are bounds on the same infinite model and may be compared; with the last stick f
 2006, and the paper's text) they may not.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

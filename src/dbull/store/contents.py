@@ -7,8 +7,6 @@ listed by a kept generation then will never be listed again: whoever was stopped
 time, and the next one finishes what was left.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from contextlib import suppress

@@ -8,8 +8,6 @@ writer fills in what is missing. A reader takes from the log only what agrees wi
 `log_sha256` stands for all events that it rests on; else it reads the generations one by one.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

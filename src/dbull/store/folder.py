@@ -4,8 +4,6 @@ Readers never lock: a generation that has its name is whole and never changes. W
 each says on which generation it builds, and the one that comes second is told so.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import suppress

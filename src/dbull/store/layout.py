@@ -14,8 +14,6 @@
 Nothing is read or written through a link: whoever gives a folder away must not reach other files by it.
 """
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import os

@@ -5,8 +5,6 @@ machine would not do, since several may have the same on a shared disk; nor woul
 set. Of a process of another boot or namespace nothing can be known here, however old its folder is.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import secrets

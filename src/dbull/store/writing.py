@@ -10,8 +10,6 @@ known to be gone. It is renamed before it is emptied: should its owner live afte
 finds nothing, and no generation with missing files gets a name.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import secrets
