@@ -179,10 +179,8 @@ def _from_environment(known: Sequence[str]) -> dict[str, Any]:
 
 
 def _checked(model: "DBULL") -> "DBULL":
-    from dbull.methods.dbull_choices import check_parameters
-
     try:
-        check_parameters(model)
+        model.check_parameters()
     except SettingsError:
         raise
     except ValueError as error:

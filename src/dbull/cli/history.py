@@ -72,7 +72,7 @@ def rollback(
     Example: `dbull rollback model 3`
     """
     with exit_codes():
-        from dbull.methods.storing import now
+        from dbull.methods.storage import now
         from dbull.store import ModelFolder
 
         manifest = ModelFolder(model).rollback(to, note=check_text("--note", note), time=now())
@@ -97,7 +97,7 @@ def prune(
     Example: `dbull prune model --keep 10`
     """
     with exit_codes():
-        from dbull.methods.storing import now
+        from dbull.methods.storage import now
         from dbull.store import ModelFolder
 
         folder = ModelFolder(model)
@@ -148,7 +148,7 @@ def check(model: Model, as_json: AsJson = False) -> None:
     Example: `dbull check model`
     """
     with exit_codes():
-        from dbull.methods.loading import load
+        from dbull.methods.storage import load
         from dbull.store import ModelFolder
 
         folder = ModelFolder(model)

@@ -112,8 +112,7 @@ class Learner:
                 self._open()
 
     def _learn(self, piece: Piece, again: bool, tell: "Callable[[str, Progress], object] | None") -> Learned:
-        from dbull.methods.dbull_storage import save
-        from dbull.methods.storing import Origin, now
+        from dbull.methods.storage import Origin, Provenance, save
 
         model = self._model_for(piece)
         if len(piece.rows) < 2 and not _fitted(model):
@@ -135,16 +134,8 @@ class Learner:
         report = model.report_
         generation = None
         if not self.dry_run:
-            generation = save(
-                model,
-                self.folder.path,
-                note=name,
-                time=now(),
-                learned=piece.learned,
-                reading=self.reading.kept(),
-                again=again,
-                keep=self.reading.keep_generations,
-            ).generation
+            provenance = Provenance(piece.learned, self.reading.kept(), again, self.reading.keep_generations)
+            generation = save(model, self.folder.path, name, provenance).generation
         return Learned(
             generation,
             name,
@@ -175,7 +166,7 @@ class Learner:
 
 def open_model(path: Path, generation: int | None = None) -> "tuple[DBULL, dict[str, Any]]":
     """Return a model, without the events of its past, and how its files were read."""
-    from dbull.methods.dbull_storage import load_generation
+    from dbull.methods.storage import load_generation
 
     folder = ModelFolder(path)
     loaded = folder.load(generation)
