@@ -23,7 +23,7 @@ import torch
 
 import dbull
 from dbull import DBULL
-from dbull.methods.dbull_storage import save
+from dbull.methods.storage import Provenance, save
 from dbull.store import Checkpoint, LearnedInput, Manifest, ModelFolder
 from dbull.store.layout import hash_bytes
 
@@ -54,7 +54,7 @@ def learn(path: Path, arrivals: int) -> DBULL:
     for number in range(arrivals):
         model.partial_fit(centres[draw.integers(4, size=20)] + draw.normal(size=(20, 5)))
         learned = [LearnedInput(hash_bytes(b"%d" % number), f"file-{number}.csv", 20, 1000)]
-        save(model, path, note=f"file-{number}.csv", learned=learned)
+        save(model, path, f"file-{number}.csv", Provenance(learned))
     return model
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dbull.methods.competitors.vae_dp import VAEDP
     from dbull.methods.dbull import DBULL
     from dbull.methods.dp_mixture import DPMixture
-    from dbull.methods.loading import load
+    from dbull.methods.storage import load
 
 __all__ = [
     "CURL",
@@ -34,7 +34,7 @@ MODULES = {
     "DPMixture": "dp_mixture",
     "VAEDP": "competitors.vae_dp",
     "VaDE": "competitors.vade",
-    "load": "loading",
+    "load": "storage",
 }
 
 

@@ -56,7 +56,7 @@ def events(
     Example: `dbull events model --kind birth --json`
     """
     from dbull.ledger import EVENT_KINDS
-    from dbull.methods.dbull_storage import told_events
+    from dbull.methods.storage import told_events
     from dbull.store import ModelFolder
 
     if kind is not None:
@@ -109,8 +109,7 @@ def retire(model: Model, cluster: Id) -> None:
 
 def _change(path: Path, change: "Callable[[DBULL], object]", note: str) -> None:
     """Change a model by hand, as one more generation."""
-    from dbull.methods.dbull_storage import load_generation, save
-    from dbull.methods.storing import now
+    from dbull.methods.storage import Provenance, load_generation, save
     from dbull.store import ModelFolder
 
     folder = ModelFolder(path)
@@ -119,14 +118,14 @@ def _change(path: Path, change: "Callable[[DBULL], object]", note: str) -> None:
     learner = load_generation(folder, loaded)
     change(learner)
     reading = loaded.checkpoint.settings.get("reading", {})
-    manifest = save(learner, path, note=note, time=now(), reading=reading)
+    manifest = save(learner, path, note, Provenance(reading=reading))
     say(f"generation {manifest.generation}: {note}")
 
 
 def _show_one(
     model: Path, rows: list[dict[str, Any]], cluster: int, generation: int | None, as_json: bool
 ) -> None:
-    from dbull.methods.dbull_storage import told_events
+    from dbull.methods.storage import told_events
     from dbull.store import ModelFolder
 
     record = next((row for row in rows if row["id"] == cluster), None)

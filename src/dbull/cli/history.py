@@ -58,7 +58,7 @@ def rollback(
 
     Example: `dbull rollback model 3`
     """
-    from dbull.methods.storing import now
+    from dbull.methods.storage import now
     from dbull.store import ModelFolder
 
     manifest = ModelFolder(model).rollback(to, note=check_text("--note", note), time=now())
@@ -82,7 +82,7 @@ def prune(
 
     Example: `dbull prune model --keep 10`
     """
-    from dbull.methods.storing import now
+    from dbull.methods.storage import now
     from dbull.store import ModelFolder
 
     folder = ModelFolder(model)
@@ -127,7 +127,7 @@ def check(model: Model, as_json: AsJson = False) -> None:
 
     Example: `dbull check model`
     """
-    from dbull.methods.loading import load
+    from dbull.methods.storage import load
     from dbull.store import Finding
 
     folder = _folder(model)

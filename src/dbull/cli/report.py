@@ -24,8 +24,7 @@ def report(
 
     Example: `dbull report model -o report.html`
     """
-    from dbull.methods.dbull_storage import load_generation
-    from dbull.methods.storing import now
+    from dbull.methods.storage import load_generation, now
     from dbull.report import build_report, check_target, write_report
     from dbull.store import ModelFolder
 

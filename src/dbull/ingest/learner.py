@@ -19,8 +19,7 @@ from dbull.ingest.settings import Asked, Reading
 from dbull.ingest.sources import Piece, open_source
 from dbull.ledger import ArrivalReport
 from dbull.methods.dbull import DBULL, Progress
-from dbull.methods.dbull_storage import load_generation, save
-from dbull.methods.storing import Origin, now
+from dbull.methods.storage import Origin, Provenance, load_generation, save
 from dbull.store import ModelFolder
 from dbull.store.learned import LearnedRecord, add_learned
 
@@ -147,16 +146,9 @@ class Learner:
             model.origin_ = Origin(self.folder.path.resolve(), None)
         generation = None
         if not self.dry_run:
-            generation = save(
-                model,
-                self.folder.path,
-                note=name,
-                time=now(),
-                learned=piece.learned,
-                reading=self.reading.kept(),
-                again=self.force,
-                keep=self.reading.keep_generations,
-            ).generation
+            reading = self.reading
+            provenance = Provenance(piece.learned, reading.kept(), self.force, reading.keep_generations)
+            generation = save(model, self.folder.path, name, provenance).generation
         return Learned(generation, name, first, model.report_, perf_counter() - started)
 
     def _model_for(self, piece: Piece) -> DBULL:

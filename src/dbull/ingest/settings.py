@@ -6,7 +6,6 @@ from typing import Any
 
 from dbull.errors import SettingsError, check_known
 from dbull.methods.dbull import DBULL
-from dbull.methods.dbull_choices import check_parameters
 
 ARRIVAL_ROWS = 10_000
 COMMAND_ONLY = ("arrival_rows", "keep_generations")  # what a model does not keep of how it was learned
@@ -124,7 +123,7 @@ class Asked:
 
 def _checked(model: DBULL) -> DBULL:
     try:
-        check_parameters(model)
+        model.check_parameters()
     except SettingsError:
         raise
     except ValueError as error:

@@ -127,12 +127,16 @@ def check_number(
     above: float | None = None,
     at_least: float | None = None,
     whole: bool = False,
-    also: str = "",
+    others: tuple[str | None, ...] = (),
 ) -> None:
     """Raise a ValueError that names the parameter, what is allowed and what was given."""
+    if isinstance(value, str | None) and value in others:
+        return
     kind = numbers.Integral if whole else numbers.Real
     bound = f" above {above:g}" if above is not None else f" of at least {at_least:g}"
-    allowed = f"a{' whole' if whole else ''} number{bound}" + (f", {also}" if also else "")
+    allowed = f"a{' whole' if whole else ''} number{bound}"
+    if others:
+        allowed += f", {'or ' if len(others) == 1 else ''}{' or '.join(map(repr, others))}"
     ok = isinstance(value, kind) and not isinstance(value, bool) and np.isfinite(float(value))
     if ok and above is not None:
         ok = float(value) > above

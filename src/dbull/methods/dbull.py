@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-import os
 import warnings
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 
-import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import (
     BaseEstimator,
 )
@@ -33,13 +32,13 @@ from dbull.methods.base import (
     unchanged_on_failure,
 )
 from dbull.methods.dbull_choices import choose, choose_again
-from dbull.methods.dbull_storage import save
-from dbull.methods.storing import now
+from dbull.methods.parameters import Check, check_seed, check_truth
+from dbull.methods.storage import StoredLearner
 from dbull.nets.augment import Augmentation
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class DBULL(LearnedClusters, BaseEstimator):
+class DBULL(LearnedClusters, StoredLearner, BaseEstimator):
     """Deep Bayesian clustering: a variational autoencoder whose prior is a Dirichlet process mixture.
 
     The networks and the mixture of their codes are learned in turn, from one cluster; births and merges find
@@ -166,6 +165,11 @@ class DBULL(LearnedClusters, BaseEstimator):
     told_shape_as = "image_shape"  # the runner fills this in for images
     capabilities = Capabilities(learns_representation=True, learns_k=True, expands=True, remembers=True)
     watched_as = "callback"  # the runner listens here; who listens decides no number and is no setting
+    stored_as = "dbull"
+    _allowed: ClassVar[dict[str, Check]] = {
+        "front_end": partial(check_truth, auto=True),
+        "random_state": check_seed,
+    }
 
     objective: str = "default"
     kind: str = "auto"
@@ -235,25 +239,6 @@ class DBULL(LearnedClusters, BaseEstimator):
             self._publish(*self._drained(self._learning(state, rows)), rows)
         return self
 
-    def save(self, path: str | os.PathLike[str], *, note: str = "") -> DBULL:
-        """Write the model to a folder, as one more generation if it was saved there or loaded from there.
-
-        `dbull.load` gives it back, to predict with or to go on learning, to the bit. Earlier generations
-        stay; a crash at any moment leaves the folder as it was or with the new generation whole. Rows are
-        not written, statistics of them are: docs/privacy.md says what these reveal.
-
-        Raises
-        ------
-        SettingsError
-            if the folder holds another model
-        ConflictError
-            if another process went on from the same generation
-        """
-        if not hasattr(self, "state_"):
-            check_is_fitted(self)
-        save(self, path, note=note, time=now())
-        return self
-
     def pretrain(self, X: ArrayLike, y: object = None) -> DBULL:
         """Train the networks on unlabelled rows of the domain before the stream; no cluster is learned.
 
@@ -315,11 +300,6 @@ class DBULL(LearnedClusters, BaseEstimator):
         result, self.history_ = drained(learning, self.callback)
         return result
 
-    def fit_predict(self, X: ArrayLike, y: object = None, **kwargs: Any) -> NDArray[np.int64]:
-        """Learn X and return the cluster id of each row."""
-        labels: NDArray[np.int64] = self.fit(X).labels_
-        return labels
-
     def __sklearn_is_fitted__(self) -> bool:
         """Return whether a data set has been learned to the end."""
         return hasattr(self, "state_") and self.n_data_sets_ > 0
@@ -330,9 +310,3 @@ class DBULL(LearnedClusters, BaseEstimator):
         self.labels_ = self._ids(self._encode(rows))
         self.report_ = report
         self.elbo_ = report.elbo if math.isfinite(report.elbo) else math.nan
-
-    def restore(self, state: LearnerState, elbo: float | None) -> None:
-        """Become the model of a state that was read from a file."""
-        self._adopt(state)
-        if elbo is not None:
-            self.elbo_ = elbo

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,11 +19,11 @@ from dbull.codec.networks import Tensors
 from dbull.documents import Reader, check_fields, fail, list_of, number, object_of, or_none, whole
 from dbull.errors import DataError
 from dbull.methods.base import check_number, check_rows, drained, new_seed, unchanged_on_failure
-from dbull.methods.storing import Stored
+from dbull.methods.storage import Stored
 from dbull.mixture.fit import fit_data_set
 from dbull.mixture.memory import StatsMemory
 from dbull.mixture.posterior import MixturePosterior, mean_weights
-from dbull.mixture.prior import MixturePrior, paper_prior
+from dbull.mixture.prior import paper_prior
 from dbull.mixture.settings import FitSettings, SearchSettings
 from dbull.mixture.updates import Points, local_step, log_predictive, most_probable
 from dbull.probability.normal_wishart import expected_covariance
@@ -200,10 +199,6 @@ class DPMixture(Stored, ClusterMixin, DensityMixin, BaseEstimator):
         """Return whether a data set has been learned to the end."""
         return hasattr(self, "memory_")
 
-    def check_parameters(self) -> None:
-        """Name the first parameter that has a value it cannot have; `fit` does this too."""
-        self._settings(n_columns=1)
-
     # What follows turns arrays into points and the engine's state into fitted attributes.
 
     def _coordinates(self, rows: NDArray[np.float64]) -> _Coordinates:
@@ -229,19 +224,8 @@ class DPMixture(Stored, ClusterMixin, DensityMixin, BaseEstimator):
 
     def _settings(self, n_columns: int) -> FitSettings:
         """Check the parameters and turn them into settings of the engine."""
-        if self.prior not in ("data", "paper"):
-            raise ValueError(f"prior must be 'data' or 'paper', got {self.prior!r}.")
-        check_number("concentration", self.concentration, above=0)
-        check_number("max_clusters", self.max_clusters, at_least=1, whole=True)
-        if not isinstance(self.fresh_sizes, Iterable) or isinstance(self.fresh_sizes, str):
-            raise ValueError(f"fresh_sizes must be a tuple of whole numbers; got {self.fresh_sizes!r}.")
-        for size in self.fresh_sizes:
-            check_number("each of fresh_sizes", size, at_least=2, whole=True)
-        if self.max_evidence not in ("auto", None):
-            check_number("max_evidence", self.max_evidence, above=0, also="'auto' or None")
-        fixed: MixturePrior | None = None
-        if self.prior == "paper":
-            fixed = paper_prior(n_columns, float(self.concentration))
+        self.check_parameters()
+        fixed = paper_prior(n_columns, float(self.concentration)) if self.prior == "paper" else None
         search = SearchSettings(fresh_sizes=tuple(self.fresh_sizes), max_clusters=self.max_clusters)
         return FitSettings(fixed, float(self.concentration), self.max_evidence, search=search)
 

@@ -6,7 +6,7 @@ Each of them is a subclass that learns clusters of the codes in its own way and 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, ClassVar
@@ -20,20 +20,18 @@ from torch import Tensor
 
 from dbull.codec.networks import NETWORKS, Tensors, pack_networks, unpack_networks
 from dbull.documents import Reader, check_fields, object_of
-from dbull.errors import NumericalError, SettingsError, check_known
+from dbull.errors import NumericalError
 from dbull.lifelong.inference import CHUNK_ROWS, encode_rows, padded
 from dbull.lifelong.objective import FrozenMixture
 from dbull.lifelong.past import encoder_fingerprint
-from dbull.lifelong.settings import PRETRAININGS, RECIPES, Recipe, TrainingSettings, epochs_for
+from dbull.lifelong.settings import RECIPES, Recipe, TrainingSettings, epochs_for
 from dbull.lifelong.training import Clock, Progress, Trainer, TrainingRows, layer_by_layer, represent
-from dbull.methods.base import as_tensor, check_number, check_rows, drained, new_seed, unchanged_on_failure
+from dbull.methods.base import as_tensor, check_rows, drained, new_seed, unchanged_on_failure
 from dbull.methods.dbull_choices import augmentation, image_shape_of, networks
-from dbull.methods.devices import check_device
-from dbull.methods.storing import Stored
+from dbull.methods.storage import Stored
 from dbull.nets.adam import Adam
 from dbull.nets.augment import Augmentation
-from dbull.nets.inputs import KINDS, InputView, fit_inputs, guess_kind
-from dbull.nets.likelihood import LIKELIHOODS
+from dbull.nets.inputs import InputView, fit_inputs, guess_kind
 from dbull.nets.vae import VAE
 
 NARROW = 10  # of so few columns none can be spared: a hole in a row makes it another row
@@ -41,34 +39,6 @@ WIDTH_PER_COLUMN = 16  # no layer is wider than so many times the data, unless a
 LEAST_BATCH, N_BATCHES = 16, 8  # small data come in several batches, so that there are steps enough
 # The recipe's learning rate is for layers of 2,000; narrower ones bear more, up to so many times as much.
 WIDE, MOST_RATE = 2000, 4.0
-
-
-def check_shared(model: Any) -> None:
-    """Name the first parameter that has a value it cannot have."""
-    check_known("kind of data", model.kind, ("auto", *KINDS))
-    check_known("likelihood", model.likelihood, ("auto", *LIKELIHOODS))
-    check_known("pretraining", model.pretraining, PRETRAININGS)
-    check_device(model.device)
-    if model.kind == "images" and model.image_shape is None:
-        raise SettingsError("kind='images' needs image_shape, e.g. image_shape=(28, 28)")
-    for name, least in (("latent_dim", 1), ("epochs", 0), ("joint_epochs", 0), ("batch_size", 1)):
-        if getattr(model, name, "auto") != "auto":
-            check_number(name, getattr(model, name), at_least=least, whole=True, also="or 'auto'")
-    for name in ("learning_rate", "joint_learning_rate"):
-        if getattr(model, name, "auto") != "auto":
-            check_number(name, getattr(model, name), above=0, also="or 'auto'")
-    if model.hidden_dims != "auto":
-        if isinstance(model.hidden_dims, str) or not isinstance(model.hidden_dims, Iterable):
-            raise ValueError(f"hidden_dims must be 'auto' or a tuple of widths; got {model.hidden_dims!r}.")
-        for width in model.hidden_dims:
-            check_number("each of hidden_dims", width, at_least=1, whole=True)
-    if not isinstance(model.front_end, bool | np.bool_):
-        raise ValueError(f"front_end must be True or False; got {model.front_end!r}.")
-    if model.callback is not None and not callable(model.callback):
-        raise ValueError(f"callback must be None or a callable; got {model.callback!r}.")
-    known = isinstance(model.augment, str) and model.augment == "auto"
-    if not (known or model.augment is None or callable(model.augment)):
-        raise ValueError(f"augment must be 'auto', None or a callable; got {model.augment!r}.")
 
 
 def descend(optimiser: Adam | torch.optim.SGD, loss: Tensor, what: str) -> float:
@@ -140,10 +110,6 @@ class AutoencoderMethod(
         """Return the log probability (N, K) of each cluster for codes (N, D), float64."""
         raise NotImplementedError
 
-    def _min_rows(self) -> int:
-        """Return how many rows the first data set must have; parameters are checked here first."""
-        return 2
-
     def fit(self, X: ArrayLike, y: object = None) -> Any:
         """Forget everything, then learn the data set X. `y` is ignored.
 
@@ -173,7 +139,8 @@ class AutoencoderMethod(
         return hasattr(self, "_n_features_out")
 
     def _fit(self, X: ArrayLike) -> None:
-        min_rows = max(2, self._min_rows())
+        self.check_parameters()
+        min_rows = max(2, getattr(self, "n_clusters", None) or 2)
         rows = as_tensor(check_rows(self, X, reset=True, min_rows=min_rows, keep_float32=True))
         self._seed = new_seed(self.random_state)
         trainer = self._prepare(rows, self._seed)
@@ -185,11 +152,7 @@ class AutoencoderMethod(
         self.labels_ = self._answer_inputs(self._inputs(rows)).argmax(1).numpy()
 
     def _prepare(self, rows: Tensor, seed: int, learned: tuple[InputView, VAE] | None = None) -> Trainer:
-        """Check the shared parameters and resolve "auto" for a data set.
-
-        `learned` is what earlier data sets left, else all is made new.
-        """
-        check_shared(self)
+        """Resolve "auto" for a data set. `learned` is what earlier data sets left, else all is made new."""
         n_rows, n_columns = rows.shape
         image_shape = image_shape_of(self, n_columns)
         if learned is not None:
@@ -273,11 +236,6 @@ class AutoencoderMethod(
         self._unpack_clusters(tensors, told["clusters"], where)
         self._n_features_out = self._vae.shape.latent_dim
         return self._vae.shape.n_values
-
-    def check_parameters(self) -> None:
-        """Name the first parameter that has a value it cannot have; `fit` does this too."""
-        check_shared(self)
-        self._min_rows()
 
     def _encoder_fingerprint(self) -> str:
         return encoder_fingerprint(self._vae)

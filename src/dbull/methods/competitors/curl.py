@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from time import perf_counter
 from typing import Any, ClassVar
 
@@ -22,6 +22,7 @@ from dbull.lifelong.training import Clock, EpochTerms, Progress, Trainer, decaye
 from dbull.methods.base import Capabilities, as_tensor, check_number, check_rows, unchanged_on_failure
 from dbull.methods.competitors.autoencoder import AutoencoderMethod, by_size, descend, in_chunks
 from dbull.methods.competitors.curl_network import CurlNetwork
+from dbull.methods.parameters import Check, check_truth
 from dbull.nets.adam import Adam
 from dbull.nets.inputs import InputView
 from dbull.nets.vae import VAE
@@ -128,6 +129,10 @@ class CURL(AutoencoderMethod):
         **dict.fromkeys(("n_active", "seed", "n_data_sets", *POOR), whole),
         "threshold": number,
     }
+    _allowed: ClassVar[dict[str, Check]] = {
+        "n_clusters": partial(check_number, at_least=1, whole=True, others=(None,)),
+        "replay": check_truth,
+    }
 
     n_clusters: int | None = field(default=None, kw_only=False)
     max_clusters: int = 50
@@ -153,7 +158,7 @@ class CURL(AutoencoderMethod):
         return self
 
     def _go_on(self, X: ArrayLike) -> None:
-        self._min_rows()
+        self.check_parameters()
         rows = as_tensor(check_rows(self, X, reset=False, keep_float32=True))
         seed = int(np.random.SeedSequence([self._seed, self.n_data_sets_]).generate_state(1)[0])
         # Work on copies: a failure leaves everything as it was.
@@ -161,18 +166,6 @@ class CURL(AutoencoderMethod):
         trainer = self._prepare(rows, seed, (self._view, network.vae))
         clock = Clock(trainer.settings.joint_epochs)
         self._follow(self._train(trainer, network, poor, past, clock), clock)
-
-    def _min_rows(self) -> int:
-        if self.n_clusters is not None:
-            check_number("n_clusters", self.n_clusters, at_least=1, whole=True, also="or None")
-        check_number("max_clusters", self.max_clusters, at_least=1, whole=True)
-        check_number("buffer_rows", self.buffer_rows, at_least=1, whole=True)
-        check_number("wait_steps", self.wait_steps, at_least=0, whole=True)
-        if not isinstance(self.replay, bool | np.bool_):
-            raise ValueError(f"replay must be True or False; got {self.replay!r}.")
-        if self.threshold != "auto":
-            check_number("threshold", self.threshold, above=-math.inf, also="or 'auto'")
-        return 1 if self.n_clusters is None else self.n_clusters
 
     @property
     def _from_scratch(self) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 
 import torch
 from sklearn.cluster import KMeans
@@ -16,6 +17,7 @@ from dbull.documents import fail
 from dbull.lifelong.training import Clock, Progress, Trainer
 from dbull.methods.base import Capabilities, check_number
 from dbull.methods.competitors.autoencoder import AutoencoderMethod, by_size, descend, in_chunks
+from dbull.methods.parameters import Check
 
 MAX_EPOCHS_BETWEEN = 5  # of small data, whose epochs are shorter than the interval between targets
 MOMENTUM = 0.9
@@ -82,6 +84,7 @@ class DEC(AutoencoderMethod):
 
     stored_as = "dec"
     told_true_k_as = "n_clusters"
+    _allowed: ClassVar[dict[str, Check]] = {"joint_learning_rate": partial(check_number, above=0)}
     capabilities = Capabilities(learns_representation=True, learns_k=False, expands=False, remembers=False)
 
     n_clusters: int = field(default=8, kw_only=False)
@@ -91,14 +94,6 @@ class DEC(AutoencoderMethod):
     tolerance: float = 1e-3
     joint_epochs: str | int = "auto"
     joint_learning_rate: float = 0.01
-
-    def _min_rows(self) -> int:
-        check_number("n_clusters", self.n_clusters, at_least=1, whole=True)
-        check_number("dof", self.dof, above=0)
-        check_number("n_init", self.n_init, at_least=1, whole=True)
-        check_number("update_interval", self.update_interval, at_least=1, whole=True)
-        check_number("tolerance", self.tolerance, at_least=0)
-        return self.n_clusters
 
     def _usual_joint_epochs(self, n_epochs: int) -> int:
         return 100

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from dbull.codec.networks import Tensors, check_kind
 from dbull.lifelong.objective import entropy
 from dbull.lifelong.training import Clock, EpochTerms, Progress, Trainer, decayed
-from dbull.methods.base import Capabilities, check_number
+from dbull.methods.base import Capabilities
 from dbull.methods.competitors.autoencoder import AutoencoderMethod, by_size, descend, in_chunks
 from dbull.nets.adam import Adam
 from dbull.nets.vae import VAE
@@ -129,11 +129,6 @@ class VaDE(AutoencoderMethod):
     n_init: int = 20
     joint_epochs: str | int = "auto"
     joint_learning_rate: str | float = "auto"
-
-    def _min_rows(self) -> int:
-        check_number("n_clusters", self.n_clusters, at_least=1, whole=True)
-        check_number("n_init", self.n_init, at_least=1, whole=True)
-        return self.n_clusters
 
     def _learn_clusters(self, trainer: Trainer, clock: Clock) -> Iterator[Progress]:
         mixture = self._start(trainer.encode()[0]).to(trainer.device)

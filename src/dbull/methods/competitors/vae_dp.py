@@ -73,10 +73,6 @@ class VAEDP(AutoencoderMethod):
             random_state=seed,
         )
 
-    def _min_rows(self) -> int:
-        self._unfitted(0).check_parameters()
-        return 2
-
     def _usual_joint_epochs(self, n_epochs: int) -> int:
         return 0
 

@@ -1,0 +1,405 @@
+"""Estimators in model folders: each save is one generation, and a loaded model goes on as if never stored.
+
+Nothing that is run is written.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from dbull.codec.learner import pack_state, unpack_state
+from dbull.codec.networks import Tensors, fitting
+from dbull.documents import Reader, check_fields, fail, list_of, number, or_none, text
+from dbull.errors import ModelFileError, SettingsError
+from dbull.ledger import Event, Ledger
+from dbull.lifelong.state import LearnerState
+from dbull.methods.parameters import (
+    Check,
+    anything,
+    check_device,
+    check_parameters,
+    device_here,
+    pack_parameters,
+    unpack_parameters,
+)
+from dbull.nets.augment import Augmentation
+from dbull.store import Checkpoint, LearnedInput, Loaded, Manifest, ModelFolder
+
+if TYPE_CHECKING:
+    from dbull.methods.dbull import DBULL
+
+# The name that a folder has for a method -> module and class, imported when one is met.
+STORED = {
+    "curl": ("competitors.curl", "CURL"),
+    "dbull": ("dbull", "DBULL"),
+    "dec": ("competitors.dec", "DEC"),
+    "dp-mixture": ("dp_mixture", "DPMixture"),
+    "vade": ("competitors.vade", "VaDE"),
+    "vae-dp": ("competitors.vae_dp", "VAEDP"),
+}
+Model = TypeVar("Model", bound="Stored")
+
+
+def _object(value: object, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        fail(where, f"expected an object, got {value!r:.50}")
+    return value
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a model is kept: the next save there is the generation after this one."""
+
+    path: Path
+    manifest: Manifest | None  # None: the folder was empty when the model was begun
+    n_events: int = 0  # that the folder has
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where that comes from what a model has learned since its last save, and what the folder keeps."""
+
+    learned: Sequence[LearnedInput] = ()  # the same content again is refused unless `again`
+    reading: Mapping[str, Any] = field(default_factory=dict)  # how inputs were read, for the next time
+    again: bool = False
+    keep: int | None = None  # generations; see `ModelFolder.prune`
+
+
+class Stored:
+    """An estimator that can be saved, a mixin.
+
+    Subclasses say under which name their models are known, and turn what they have learned into tensors and
+    plain values and back, to the bit.
+    """
+
+    stored_as: str
+    n_features_in_: int
+    n_clusters_: int
+    labels_: NDArray[np.int64]
+    origin_: Origin
+    _documents: ClassVar[tuple[str, ...]] = ("learner", "columns")
+    _settings_read: ClassVar[dict[str, Reader]] = {"method": text, "parameters": anything}
+    _allowed: ClassVar[dict[str, Check]] = {}  # where it is otherwise than in `parameters.ALLOWED`
+
+    def save(self: Model, path: str | os.PathLike[str], *, note: str = "") -> Model:
+        """Write the model to a folder, as one more generation if it was saved there or loaded from there.
+
+        `dbull.load` gives it back, to predict with or, where the method can, to go on learning, to the bit.
+        Earlier generations stay; a crash at any moment leaves the folder as it was or with the new generation
+        whole. Rows are not written, but by `CURL`; statistics of them are: docs/privacy.md says what these
+        reveal.
+
+        Raises
+        ------
+        SettingsError
+            if the folder holds another model
+        ConflictError
+            if another process went on from the same generation
+        """
+        save(self, path, note)
+        return self
+
+    def check_parameters(self) -> None:
+        """Name the first parameter that has a value it cannot have; `fit` does this too."""
+        check_parameters(self, self._allowed)
+
+    def _pack(self) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
+        """Return groups of tensors and a document of plain values: all that was learned."""
+        raise NotImplementedError
+
+    def _unpack(self, tensors: Tensors, document: object, ids_given: int, where: str) -> int:
+        """Become what `_pack` was given, and return the number of columns of the data."""
+        raise NotImplementedError
+
+    def _encoder_fingerprint(self) -> str | None:
+        return None
+
+    def _ids_given(self) -> int:
+        return self.n_clusters_
+
+    # A learner of streams has more to tell.
+
+    def _check_savable(self) -> None:
+        check_is_fitted(self)
+
+    def _checkpoint(self, provenance: Provenance) -> Checkpoint:
+        """Return what is stored beside parameters and columns."""
+        tensors, learner = self._pack()
+        return Checkpoint(
+            tensors=tensors,
+            documents={"learner": learner},
+            encoder_fingerprint=self._encoder_fingerprint(),
+            ids_given=self._ids_given(),
+        )
+
+    def _become(self, checkpoint: Checkpoint, place: Path, earlier: Callable[[], list[Event]] | None) -> int:
+        """Undo `_checkpoint`, and return the number of columns; `earlier` gives the events so far."""
+        where = str(place / "learner.json")
+        with fitting(where):
+            return self._unpack(
+                checkpoint.tensors, checkpoint.documents["learner"], checkpoint.ids_given, where
+            )
+
+    def _n_events(self) -> int:
+        return 0
+
+    def _events_since(self, number: int | None) -> Sequence[Event]:
+        """Return the events from a number on; all that are known without one."""
+        return ()
+
+
+class StoredLearner(Stored):
+    """An estimator with a learner's state, whose clusters have a history."""
+
+    state_: LearnerState
+    elbo_: float
+    device: str
+    _documents = ("learner", "clusters", "columns")
+    _settings_read: ClassVar[dict[str, Reader]] = {
+        **Stored._settings_read,
+        "reading": _object,
+        "elbo": or_none(number),
+    }
+
+    def _adopt(self, state: LearnerState) -> None:
+        """Set the fitted attributes that a state alone decides."""
+        raise NotImplementedError
+
+    def _check_savable(self) -> None:
+        if not hasattr(self, "state_"):  # a pretrained one has learned no cluster yet
+            check_is_fitted(self)
+
+    def _checkpoint(self, provenance: Provenance) -> Checkpoint:
+        ledger, elbo = self.state_.ledger, getattr(self, "elbo_", None)
+        tensors, learner = pack_state(self.state_)
+        return Checkpoint(
+            tensors=tensors,
+            documents={"learner": learner, "clusters": ledger.to_json(since=ledger.n_events)},
+            settings={
+                "reading": dict(provenance.reading),
+                "elbo": elbo if elbo is not None and np.isfinite(elbo) else None,
+            },
+            encoder_fingerprint=self.state_.fingerprint or None,
+            ids_given=ledger.ids_given,
+        )
+
+    def _become(self, checkpoint: Checkpoint, place: Path, earlier: Callable[[], list[Event]] | None) -> int:
+        clusters = checkpoint.documents["clusters"]
+        ledger = Ledger.from_json(clusters, earlier=earlier, where=str(place / "clusters.json"))
+        ledger.reserve(checkpoint.ids_given)
+        state = unpack_state(
+            checkpoint.tensors,
+            checkpoint.documents["learner"],
+            ledger,
+            checkpoint.encoder_fingerprint,
+            str(place / "learner.json"),
+            self.device,
+        )
+        self._adopt(state)
+        if checkpoint.settings["elbo"] is not None:
+            self.elbo_ = checkpoint.settings["elbo"]
+        return state.vae.shape.n_values
+
+    def _n_events(self) -> int:
+        return self.state_.ledger.n_events
+
+    def _events_since(self, number: int | None) -> Sequence[Event]:
+        ledger = self.state_.ledger
+        return ledger.since(ledger.n_earlier_events if number is None else number)
+
+
+def save(
+    model: Stored, path: str | os.PathLike[str], note: str = "", provenance: Provenance | None = None
+) -> Manifest:
+    """Write a model as the next generation of a folder; see `Stored.save`."""
+    model._check_savable()
+    model.check_parameters()
+    folder, parent = _place_for(model, path)
+    provenance, time = provenance or Provenance(), now()
+    content = model._checkpoint(provenance)
+    names = getattr(model, "feature_names_in_", None)
+    columns = {"names": None if names is None else [str(name) for name in names]}
+    events = model._events_since(None if parent is None else model.origin_.n_events)
+    checkpoint = replace(
+        content,
+        documents={**content.documents, "columns": columns},
+        events=[{**event.to_json(), "time": event.time or time} for event in events],
+        settings={"method": model.stored_as, "parameters": pack_parameters(model), **content.settings},
+        data_schema={"n_columns": int(model.n_features_in_), "named": names is not None},
+        learned_inputs=tuple(provenance.learned),
+        note=note,
+        time=time,
+    )
+    manifest = folder.commit(checkpoint, parent, again=provenance.again, keep=provenance.keep)
+    model.origin_ = Origin(folder.path.resolve(), manifest, model._n_events())
+    return manifest
+
+
+def load(
+    path: str | os.PathLike[str],
+    generation: int | None = None,
+    *,
+    events: bool = True,
+    augment: Augmentation | None = None,
+    device: str | None = None,
+) -> Any:
+    """Return the model of a folder, to predict with or to go on learning, as if it had never been stored.
+
+    A `DBULL`, or whatever else was saved there. `labels_`, `history_` and `chosen_`, which are about one fit,
+    and what `set_output` said are not kept; `callback` and a `random_state` that is no whole number are None.
+
+    Parameters
+    ----------
+    path
+        Folder that `save` or ``dbull learn`` wrote.
+    generation
+        The newest unless named. A model loaded from an older one can be saved elsewhere only.
+    events
+        Whether `events_` of a `DBULL` holds everything that ever happened, or only what happens from now on.
+    augment
+        The function that the model was given as `augment`, if it was one of your own.
+    device
+        Where the networks go, if not where they were; on the CPU, with a warning, if that is not here.
+
+    Raises
+    ------
+    ModelFileError
+        if a file is damaged, missing, foreign or of a newer format; never half a model
+    """
+    folder = ModelFolder(path)
+    return _restored(folder, folder.load(generation), events, augment, device)
+
+
+def load_generation(folder: ModelFolder, loaded: Loaded, *, events: bool = False) -> DBULL:
+    """Return the `DBULL` of a generation that was read, with or without the events up to it."""
+    method = _method_of(loaded)
+    if method != "dbull":
+        place = folder.folder(loaded.generation)
+        raise ModelFileError(
+            f"{place}: is a model of {method!r:.40} and not of DBULL; use dbull.load in Python"
+        )
+    model: DBULL = _restored(folder, loaded, events)
+    return model
+
+
+def told_events(
+    folder: ModelFolder, generation: int | None = None, *, abandoned: bool = False
+) -> list[dict[str, Any]]:
+    """Return what happened as `ModelFolder.events` does, after checking that each is an event of `DBULL`."""
+    found = folder.events(generation, abandoned=abandoned)
+    for stored in found:
+        if stored.get("kind") == "rollback":
+            others = {"generation": anything, "kind": text, "restores": anything, "time": anything}
+            check_fields(stored, f"{folder.path}: events", {**others, "note": text})
+        else:
+            _event(stored, folder)
+    return found
+
+
+def now() -> str:
+    """Return the time as UTC text; SOURCE_DATE_EPOCH sets it, so that a run can be repeated to the byte."""
+    fixed = os.environ.get("SOURCE_DATE_EPOCH")
+    if fixed is not None:
+        try:
+            moment = datetime.fromtimestamp(int(fixed), timezone.utc)
+        except (ValueError, OverflowError, OSError) as error:
+            raise SettingsError(f"SOURCE_DATE_EPOCH must be seconds since 1970, got {fixed!r:.40}") from error
+    else:
+        moment = datetime.now(timezone.utc)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _restored(
+    folder: ModelFolder,
+    loaded: Loaded,
+    events: bool,
+    augment: Augmentation | None = None,
+    device: str | None = None,
+) -> Any:
+    """Return the model of a generation that was read."""
+    checkpoint, place, method = loaded.checkpoint, folder.folder(loaded.generation), _method_of(loaded)
+    if not isinstance(method, str) or method not in STORED:
+        raise ModelFileError(f"{place}: is a model of {method!r:.40}, which this dbull does not know")
+    module, name = STORED[method]
+    kind: type[Stored] = getattr(importlib.import_module(f"dbull.methods.{module}"), name)
+    for name in kind._documents:
+        if name not in checkpoint.documents:
+            raise ModelFileError(f"{place / name}.json: is missing; this is no model of dbull's own")
+    where = str(place / "manifest.json")
+    settings = check_fields(dict(checkpoint.settings), f"{where}.settings", kind._settings_read)
+    parameters = unpack_parameters(kind, settings["parameters"], augment, where)
+    if hasattr(kind, "device"):
+        parameters["device"] = _chosen_device(parameters.get("device"), device, where)
+    elif device is not None:
+        raise SettingsError(f"{place}: a model of {kind.__name__} has no device; load it without")
+    model = kind(**parameters)
+    try:
+        model.check_parameters()
+    except ValueError as error:
+        fail(where, str(error).rstrip("."))
+    n_columns = model._become(
+        checkpoint, place, partial(_events, folder, loaded.generation) if events else None
+    )
+    _set_columns(model, checkpoint.documents["columns"], str(place / "columns.json"), n_columns)
+    if loaded.generation == folder.latest():
+        model.origin_ = Origin(folder.path.resolve(), loaded.manifest, model._n_events())
+    return model
+
+
+def _method_of(loaded: Loaded) -> Any:
+    return loaded.checkpoint.settings.get("method", "dbull")
+
+
+def _chosen_device(stored: Any, asked: str | None, where: str) -> str:
+    """Return where stored networks go: where the caller says, else where they were, if that is here."""
+    if asked is not None:
+        check_device("device", asked)
+        return str(asked)
+    if not isinstance(stored, str):
+        fail(where, f"device is {stored!r:.50}")
+    return device_here(stored)
+
+
+def _set_columns(model: Stored, document: object, where: str, n_columns: int) -> None:
+    """Let a model know the columns of its data."""
+    names = check_fields(document, where, {"names": or_none(list_of(text))})["names"]
+    if names is not None and len(names) != n_columns:
+        fail(where, f"{len(names)} names for {n_columns} columns")
+    model.n_features_in_ = n_columns
+    if names is not None:
+        model.feature_names_in_ = np.array(names, dtype=object)  # type: ignore[attr-defined]
+
+
+def _place_for(model: Stored, path: str | os.PathLike[str]) -> tuple[ModelFolder, Manifest | None]:
+    """Return the folder to write a model to, and the generation of it that the model comes from, if any."""
+    folder = ModelFolder(path)
+    origin: Origin | None = getattr(model, "origin_", None)
+    if origin is not None and origin.path == Path(path).resolve():
+        if origin.manifest is None or not folder.generations():  # also where they were removed
+            return folder, None
+        return folder, origin.manifest
+    if folder.generations():
+        raise SettingsError(
+            f"{folder.path}: another model is here; load it and go on from it, or save to another folder"
+        )
+    return folder, None
+
+
+def _events(folder: ModelFolder, generation: int) -> list[Event]:
+    return [_event(stored, folder) for stored in folder.events(generation)]
+
+
+def _event(stored: dict[str, Any], folder: ModelFolder) -> Event:
+    return Event.from_json({k: v for k, v in stored.items() if k != "generation"}, f"{folder.path}: events")
