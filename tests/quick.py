@@ -20,6 +20,7 @@ def quick_learning() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for key, recipe in RECIPES.items():
             patch.setitem(RECIPES, key, replace(recipe, **EPOCHS))
+        quick = partial(SearchSettings, second_chances=0)
         for module in (dbull_choices, dp_mixture):
-            patch.setattr(module, "SearchSettings", partial(SearchSettings, second_chances=0))
+            patch.setattr(module, "SearchSettings", quick)
         yield
