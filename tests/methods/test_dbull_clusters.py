@@ -179,7 +179,7 @@ def test_a_merge_that_fails_changes_nothing(model):
 def test_preview_tells_what_would_be_born_and_changes_nothing(model):
     before = kinds(model)
     plan = model.preview(np.concatenate([ROWS[TRUTH == 0], ROWS[TRUTH == 1] + 500.0]))
-    assert [event.kind for event in plan.events] == ["arrival", "birth"]
+    assert [event.kind for event in plan.events(model.n_data_sets_)] == ["arrival", "birth"]
     assert plan.rows == {0: 90, 1: 0, 2: 0, 3: 0, 4: 70}
     assert kinds(model) == before
 
