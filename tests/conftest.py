@@ -1,9 +1,11 @@
 """Settings that must stand before any test imports scipy, and one profile for all properties."""
 
+import functools
 import os
 import signal
 
 import pytest
+import typer.testing
 from hypothesis import HealthCheck, settings
 
 import quick
@@ -13,6 +15,9 @@ os.environ.setdefault("SCIPY_ARRAY_API", "1")
 
 # A suite started in the background ignores interrupts, and so would the processes that it interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# The commands are the same in every test, and to make them takes longer than most of what they do.
+typer.testing._get_command = functools.cache(typer.testing._get_command)
 
 # No test loses its power: none need wait for a disk. Whoever must see the calls puts a spy in this place.
 os.fsync = os.fstat

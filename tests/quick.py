@@ -21,6 +21,7 @@ def quick_learning() -> Iterator[None]:
         for key, recipe in RECIPES.items():
             settings = replace(recipe.settings, training=replace(recipe.settings.training, **EPOCHS))
             patch.setitem(RECIPES, key, replace(recipe, settings=settings, epoch_range=(2, 2)))
+        quick = partial(SearchSettings, second_chances=0)
         for module in (dbull_choices, dp_mixture):
-            patch.setattr(module, "SearchSettings", partial(SearchSettings, second_chances=0))
+            patch.setattr(module, "SearchSettings", quick)
         yield

@@ -41,14 +41,17 @@ def answer(*arguments, code=0):
     return json.loads(run(*arguments, "--json", code=code).stdout)
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """A model of two clusters, and files beside it."""
-    place = tmp_path_factory.mktemp("cli")
+def make(place, *flags):
+    """Put a model of two clusters there, and files beside it."""
     write(place / "monday.csv", rows((0, 1), 60))
     write(place / "tuesday.csv", rows((1, 2), 50, seed=1)[:, [2, 0, 1]], "cab")
-    run("learn", place / "model", place / "monday.csv", "--quiet")
+    run("learn", place / "model", place / "monday.csv", "--quiet", *flags)
     return place
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    return make(tmp_path_factory.mktemp("cli"))
 
 
 @pytest.fixture
