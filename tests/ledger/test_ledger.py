@@ -134,7 +134,7 @@ class AnyLife(RuleBasedStateMachine):
         earlier = [Event.from_json(e.to_json(), "log") for e in self.ledger.events[:cut]]
         assert Ledger.from_json(document, earlier=earlier) == self.ledger
         without = Ledger.from_json(document)
-        assert (without.n_earlier_events, without.n_events) == (cut, self.ledger.n_events)
+        assert (without.n_unread_events, without.n_events) == (cut, self.ledger.n_events)
         assert without.table() == self.ledger.table()
 
     @invariant()
@@ -378,7 +378,7 @@ def test_more_earlier_events_than_were_left_out_are_refused(small):
 
 def test_the_oldest_events_may_be_lost(small):
     read = Ledger.from_json(small.to_json(since=4), earlier=small.events[1:4])
-    assert (read.n_earlier_events, read.n_events, read.events) == (1, small.n_events, small.events[1:])
+    assert (read.n_unread_events, read.n_events, read.events) == (1, small.n_events, small.events[1:])
 
 
 def test_the_ledger_needs_no_torch():

@@ -354,9 +354,7 @@ def test_the_state_given_stays_as_it_was(states, rows):
 def test_imprints_stay_as_small_as_they_were(states, rows):
     state = states["imprints"]
     for _ in range(3):
-        _, state = drained(
-            learn(state, rows[:40], learn_settings(imprint_rank=2, freeze=True, **SETTINGS), None)
-        )
+        _, state = drained(learn(state, rows[:40], learn_settings(freeze=True, **SETTINGS), None))
     for imprint in state.imprints.values():
         assert isinstance(imprint, Imprint)
         assert imprint.factor.shape[0] <= 20

@@ -1,6 +1,6 @@
 """A learner as named tensors and plain values, and back, to the bit.
 
-What follows from the rest by one step (the posterior, an empty stream) is left out and made anew.
+What follows from the rest by one step (the posterior, an empty current record) is left out and made anew.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,14 @@ import torch
 from torch import Tensor
 
 from dbull.codec.mixture import pack_memory, unpack_memory
-from dbull.codec.networks import NETWORKS, Tensors, check_kind, fitting, pack_networks, unpack_networks
+from dbull.codec.networks import (
+    NETWORKS,
+    Tensors,
+    check_kind,
+    pack_networks,
+    refusing_damage,
+    unpack_networks,
+)
 from dbull.documents import Reader, check_fields, fail, list_of, number, object_of, text, whole
 from dbull.ledger import Ledger
 from dbull.lifelong.novelty import Calibration
@@ -68,13 +75,13 @@ def unpack_state(
     ModelFileError
         if anything is missing, of the wrong kind, or contradicts the rest
     """
-    with fitting(where):
-        told = check_fields(document, where, _DOCUMENT)
-        mixture, parts, dims = tensors["mixture"], told["components"], told["networks"]["latent_dim"]
+    with refusing_damage(where):
+        values = check_fields(document, where, _DOCUMENT)
+        mixture, parts, dims = tensors["mixture"], values["components"], values["networks"]["latent_dim"]
         check_kind(tensors, "mixture", torch.float64, where)
         memory = unpack_memory(mixture, parts["ids"], parts["next_id"], parts["n_given"], dims, where)
         scale_inv = mixture["prior_scale_inv"]
-        prior = MixturePrior(mean=mixture["prior_mean"], scale_inv=scale_inv, **told["prior"])
+        prior = MixturePrior(mean=mixture["prior_mean"], scale_inv=scale_inv, **values["prior"])
         if prior.mean.shape != (dims,) or scale_inv.shape != (dims, dims):
             fail(where, f"a prior of shape {tuple(scale_inv.shape)} for codes of {dims} dimensions")
         if len(parts["clusters"]) != memory.n_components:
@@ -82,7 +89,7 @@ def unpack_state(
         owner = dict(zip(memory.ids, parts["clusters"], strict=True))
         if set(ledger.living_ids) != set(owner.values()):
             fail(where, "clusters of components are not those of the ledger")
-        view, vae = unpack_networks(tensors, told, where, device)
+        view, vae = unpack_networks(tensors, values, where, device)
         column_rms = tensors["imprints"].get("column_rms", torch.zeros(0, dtype=torch.float64))
         if column_rms.dtype != torch.float64 or column_rms.shape not in ((0,), (vae.shape.n_values,)):
             fail(where, f"column_rms of shape {tuple(column_rms.shape)} for {vae.shape.n_values} columns")
@@ -94,11 +101,11 @@ def unpack_state(
             posterior=global_step(prior, memory.total),
             owner=owner,
             imprints=_unpack_imprints(tensors["imprints"], view.n_inputs, where),
-            calibrations=dict(told["calibrations"]),
+            calibrations=dict(values["calibrations"]),
             ledger=ledger,
             fingerprint=fingerprint or "",
             column_rms=column_rms,
-            **{name: told[name] for name in _COUNTS},
+            **{name: values[name] for name in _COUNTS},
         )
         if not vae.learns and state.calibrations:
             state.imprint_inputs()

@@ -40,12 +40,12 @@ def pack_networks(view: InputView, vae: VAE) -> tuple[dict[str, dict[str, Tensor
 
 
 def unpack_networks(
-    tensors: Tensors, told: Mapping[str, Any], where: str, device: str
+    tensors: Tensors, values: Mapping[str, Any], where: str, device: str
 ) -> tuple[InputView, VAE]:
-    """Return what `pack_networks` was given; `told` was read by `NETWORKS`. Use within `fitting`."""
+    """Return what `pack_networks` was given; `values` were read by `NETWORKS`. Use within `refusing_damage`."""
     check_kind(tensors, "networks", torch.float32, where)
-    return _view(tensors["view"], told["view"], told["networks"]), _vae(
-        tensors["networks"], told["networks"], device
+    return _view(tensors["view"], values["view"], values["networks"]), _vae(
+        tensors["networks"], values["networks"], device
     )
 
 
@@ -57,7 +57,7 @@ def check_kind(tensors: Tensors, group: str, kind: torch.dtype, where: str) -> N
 
 
 @contextmanager
-def fitting(where: str) -> Iterator[None]:
+def refusing_damage(where: str) -> Iterator[None]:
     """Turn whatever goes wrong while tensors and document are put together into the error of a bad file."""
     try:
         yield
@@ -70,18 +70,18 @@ def fitting(where: str) -> Iterator[None]:
         ) from error
 
 
-def _vae(tensors: Mapping[str, Tensor], told: dict[str, Any], device: str) -> VAE:
-    image_shape = told["image_shape"]
+def _vae(tensors: Mapping[str, Tensor], values: dict[str, Any], device: str) -> VAE:
+    image_shape = values["image_shape"]
     shape = NetworkShape(
         **{
-            **told,
-            "hidden_dims": tuple(told["hidden_dims"]),
+            **values,
+            "hidden_dims": tuple(values["hidden_dims"]),
             "image_shape": None if image_shape is None else tuple(image_shape),
         }
     )
     if shape.encoder != "identity" and 4 * len(shape.hidden_dims) > len(tensors):
         raise ValueError(f"{len(tensors)} tensors for {len(shape.hidden_dims)} hidden layers")
-    # Without memory of their own: the tensors at hand become the weights, if they have the shapes told.
+    # Without memory of their own: the tensors at hand become the weights, if they have the right shapes.
     with torch.device("meta"):
         vae = VAE(shape)
     for name, part in vae.state_dict().items():
@@ -91,15 +91,15 @@ def _vae(tensors: Mapping[str, Tensor], told: dict[str, Any], device: str) -> VA
     return vae.to(device)
 
 
-def _view(tensors: Mapping[str, Tensor], told: dict[str, Any], networks: dict[str, Any]) -> InputView:
-    front_end = None if told["front_end"] is None else FrontEnd(**told["front_end"])
+def _view(tensors: Mapping[str, Tensor], values: dict[str, Any], networks: dict[str, Any]) -> InputView:
+    front_end = None if values["front_end"] is None else FrontEnd(**values["front_end"])
     view = InputView(
-        told["kind"],
+        values["kind"],
         tensors["shift"],
         tensors["scale"],
         front_end,
         tensors["input_shift"],
-        told["input_scale"],
+        values["input_scale"],
     )
     if not all(part.is_floating_point() for part in (view.shift, view.scale, view.input_shift)):
         raise ValueError("the view of the rows has numbers of another kind")

@@ -15,7 +15,7 @@ class Newborn:
     """New components that founded a cluster, or that an old one took in."""
 
     n_rows: int
-    elbo_gain: float | None  # nats better than without the largest of them
+    elbo_gain: float | None  # nats that are lost if the largest of them is pooled with its best partner
     nearest: int | None  # old cluster
     mixing: float  # with the nearest; 1: as one
     n_components: int
@@ -24,8 +24,8 @@ class Newborn:
     @property
     def evidence(self) -> dict[str, Any]:
         """What speaks for it, as an event tells it."""
-        told = {name: getattr(self, name) for name in ("elbo_gain", "nearest", "mixing", "n_components")}
-        return {**told, "copies": True} if self.copies else told
+        known = {name: getattr(self, name) for name in ("elbo_gain", "nearest", "mixing", "n_components")}
+        return {**known, "copies": True} if self.copies else known
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class ArrivalReport:
     grown: dict[int, Newborn] = field(default_factory=dict)
     novel_share: float | None = None  # rows that the clusters of the past find strange, if they can say
     n_outliers: int = 0  # rows that were answered but did not count
-    elbo: float = math.nan  # evidence lower bound of the rows that counted, in the units of the data
+    elbo: float = math.nan  # evidence lower bound of all rows but outliers set aside, in the data's units
     changed_columns: tuple[str, ...] = ()  # of another scale than in all data sets before
     seconds: float = math.nan
 

@@ -56,16 +56,16 @@ class Ledger:
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """Events in the order in which they happened, from number `n_earlier_events` on."""
+        """Events in the order in which they happened, from number `n_unread_events` on."""
         return (*self._earlier.read(), *self._events)
 
     def since(self, number: int) -> tuple[Event, ...]:
         """Return the events from a number on."""
         first = number - self._earlier.n_events
-        return tuple(self._events[first:]) if first >= 0 else self.events[number - self.n_earlier_events :]
+        return tuple(self._events[first:]) if first >= 0 else self.events[number - self.n_unread_events :]
 
     @property
-    def n_earlier_events(self) -> int:
+    def n_unread_events(self) -> int:
         """Events that happened before the first of `events`, and are kept elsewhere."""
         return self._earlier.n_events - len(self._earlier.read())
 
@@ -182,7 +182,7 @@ class Ledger:
         With `since`, events before that number are left out (they are in the event log of the model folder),
         so that the document grows with clusters and not with time.
         """
-        first = self.n_earlier_events if since is None else since
+        first = self.n_unread_events if since is None else since
         return {
             "ids_given": self._next_id,
             "n_arrivals": self._n_arrivals,

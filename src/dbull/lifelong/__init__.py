@@ -4,7 +4,7 @@
 new state with a report of what was done. The state given is never changed; of rows nothing is kept but what
 docs/privacy.md says.
 
-    state, report = learn(state, rows, settings, augment)       a generator: it yields progress on the way
+    state, report = yield from learn(state, rows, settings, augment)       progress is yielded on the way
 
 The hops of one arrival, in order, and the module of each:
 
@@ -16,8 +16,8 @@ The hops of one arrival, in order, and the module of each:
     training    epochs of gradient steps on the networks, the mixture held fixed;
     objective   the terms of the bound that they climb
     codes       the mixture on the codes: search(fit, codes) -> fit
-    groups      newborn components join an old cluster or found one
-    folding     fold_in(state, fit, arrival) -> (state, report), once
+    folding     newborn components are placed; fold_in(state, fit, arrival) -> (state, report), once;
+    groups      by what newborns join an old cluster or each other
     inference   answers about rows: codes, values, bounds
     learn       all of it, in the order of its docstring
 """

@@ -128,10 +128,10 @@ class CodeSearch:
             start = fit.memory.overall + summarize(fit.responsibilities.to(torch.float64).log(), points)
         memory = replace(fit.memory, batches=list(fit.memory.batches))
         moves = []
-        fitting = fit_data_set(memory, points, settings, self.generator, start)
+        steps = fit_data_set(memory, points, settings, self.generator, start)
         while True:
             try:
-                step = next(fitting)
+                step = next(steps)
             except StopIteration as end:
                 found = end.value
                 break

@@ -17,6 +17,7 @@ from dbull.lifelong.neighbourhood import NeighbourGraph, affinity, edge_weights
 from dbull.lifelong.novelty import Calibration, cluster_peak, cluster_scores, cross_scores
 from dbull.lifelong.past import (
     FEWEST_ROWS,
+    IMPRINT_RANK,
     Imprint,
     Replay,
     encoder_fingerprint,
@@ -77,7 +78,7 @@ def fold_in(
             some = arrival.points.take(counted.nonzero()[:, 0])
             memory.refill([local_summary(fit.posterior, some)])
     newborns = _newborns(state, fit, memory, placed)
-    final = memory.fold()
+    final = memory.fold()  # sorts the components; `ids` and `placed` stay in the order of `fit`
     ids = tuple(final[component_id] for component_id in fit.memory.ids)
     memory.overall = _without_small_shapes(memory.overall, fit.prior)
     reached = state.column_rms
@@ -99,9 +100,9 @@ def fold_in(
         ledger=copy.deepcopy(state.ledger),
     )
     if s.replay == "imprints" and state.vae.learns:
-        _imprint(state.imprints, rows, counted, ids, s.imprint_rank)
+        _imprint(state.imprints, rows, counted, ids)
     elif s.replay == "imprints":
-        state.imprint_inputs(s.imprint_rank)
+        state.imprint_inputs()
     n_outliers = int((~counted).sum()) + len(arrival.outlier_codes)
     report = _report(state, arrival, newborns, n_outliers)
     state.ledger.record(report)
@@ -206,11 +207,11 @@ def _calibrated(
         inputs, components = rows.inputs[members], rows.components[members]
         before = calibrations.get(cluster, Calibration())
         if before.n_rows == 0:
-            scores, depths = cross_scores(inputs, components, s.imprint_rank, generator)
+            scores, depths = cross_scores(inputs, components, IMPRINT_RANK, generator)
         else:
             imprints = state.imprints_of(cluster)
             scores = cluster_scores(inputs, imprints)
-            usual = scores >= before.threshold(s.stranger_std)
+            usual = scores >= before.threshold(s.outlier_std)
             counted[members] = usual | newborn[components]
             scores = scores[usual]
             depths = cluster_peak(imprints) - scores
@@ -218,23 +219,17 @@ def _calibrated(
     return calibrations, counted
 
 
-def _imprint(
-    imprints: dict[int, Imprint],
-    rows: _Rows,
-    counted: Tensor,
-    ids: tuple[int, ...],
-    rank: int,
-) -> None:
+def _imprint(imprints: dict[int, Imprint], rows: _Rows, counted: Tensor, ids: tuple[int, ...]) -> None:
     """Add the rows of each component to its imprint."""
     if not bool(counted.any()):
         return
-    shape = pooled_shape(rows.inputs[counted], rows.components[counted], rank)
+    shape = pooled_shape(rows.inputs[counted], rows.components[counted], IMPRINT_RANK)
     for k, component_id in enumerate(ids):
         members = rows.inputs[(rows.components == k) & counted]
         if len(members):
-            fresh = private_imprint_of(members, rank, shape)
+            fresh = private_imprint_of(members, IMPRINT_RANK, shape)
             before = imprints.get(component_id)
-            imprints[component_id] = fresh if before is None else pooled(before, fresh, rank)
+            imprints[component_id] = fresh if before is None else pooled(before, fresh, IMPRINT_RANK)
 
 
 def _without_small_shapes(overall: SufficientStats, prior: MixturePrior) -> SufficientStats:
@@ -295,6 +290,7 @@ def _report(
     return ArrivalReport(
         rows=dict.fromkeys(state.cluster_ids, 0) | dict(zip(ids.tolist(), counts.tolist(), strict=True)),
         weights=dict(zip(state.cluster_ids, state.weights.clamp(max=1.0).tolist(), strict=True)),
+        # The ledger does not know the data set yet, so what it does not have was born now.
         born={cluster: newborn for cluster, newborn in newborns.items() if cluster not in state.ledger},
         grown={cluster: newborn for cluster, newborn in newborns.items() if cluster in state.ledger},
         novel_share=arrival.novel_share,

@@ -54,18 +54,23 @@ def learn(
     all_inputs = state.view.inputs(all_values)
     first, learns = state.n_data_sets == 0, state.vae.learns
 
-    parts = Triage.all_near(len(rows), 1.0) if first else sort_rows(state, all_inputs, s.past.stranger_std)
+    # triage
+    parts = Triage.all_near(len(rows), 1.0) if first else sort_rows(state, all_inputs, s.past.outlier_std)
     values, inputs = _taken(all_values, parts.near), _taken(all_inputs, parts.near)
-    schedule = _schedule(state, parts, s)
+    schedule = _schedule(state, parts, s)  # frozen networks: no epoch, one search
     clock = Clock(schedule.epochs + schedule.joint_epochs)
 
+    # past
     past = None if first else Past(state, s.past.replay if learns else "none", generator)
     near_memory, far_memory = _by_distance(state)
     fit = CodeMixture.of_past(near_memory, state.prior)
     if past is not None:
-        yield _told(clock, "past", fit, novel_share=1.0 if parts.novel_share is None else parts.novel_share)
+        yield _progress(
+            clock, "past", fit, novel_share=1.0 if parts.novel_share is None else parts.novel_share
+        )
     replay = past.replay(s.past, generator) if past is not None else None
 
+    # graph
     data = TrainingRows.of(values, inputs, replay, state.vae.shape.latent_dim)
     graph = None
     drawn_together = s.graph.join > 0 or (s.training.neighbourhood > 0 and learns)
@@ -73,6 +78,7 @@ def learn(
         graph = build_graph(data.inputs, s.graph, generator)
         yield clock.now("graph")
 
+    # represent, search, joint
     search = CodeSearch(s.mixture, generator)
     if len(inputs) > 0 and learns:
         trainer = Trainer(state.view, state.vae, replace(data, graph=graph), augment, s.training, generator)
@@ -92,8 +98,9 @@ def learn(
             fit = search.afresh(fit, codes_now(), s.training.stable_gain)
     elif len(inputs) > 0:
         fit = search(fit, Points.from_rows(inputs.to(torch.float64)))
-        yield _told(clock, "search", fit)
+        yield _progress(clock, "search", fit)
 
+    # done: far rows are searched apart and all is folded in
     order = torch.cat([parts.near, parts.far])
     codes, var = encode_rows(state.vae, _taken(all_inputs, order))
     if far_memory.n_components or len(parts.far):
@@ -117,7 +124,7 @@ def learn(
         changed_columns,
     )
     state, report = fold_in(state, fit, arrival, s, generator)
-    done = _told(clock, "done", fit, n_clusters=state.n_clusters)
+    done = _progress(clock, "done", fit, n_clusters=state.n_clusters)
     yield done
     return state, replace(report, seconds=done.seconds)
 
@@ -187,7 +194,7 @@ def _alternate(
     """Train the networks under the mixture and the mixture on the codes, until neither changes much."""
     s, n_epochs, before = trainer.settings, schedule.joint_epochs, None
     fit = follow(fit, True)
-    yield _told(clock, "search", fit)
+    yield _progress(clock, "search", fit)
     for epoch in range(n_epochs):
         terms = trainer.epoch(
             lambda part: decayed(s.joint_learning_rate, (epoch + part) / n_epochs),  # noqa: B023
@@ -196,7 +203,7 @@ def _alternate(
             fit.responsibilities_with(trainer.encode_replayed()) if trainer.augment is not None else None,
         )
         fit = follow(fit, s.joint_births)
-        yield _told(clock, "joint", fit, epoch, n_epochs, terms=terms)
+        yield _progress(clock, "joint", fit, epoch, n_epochs, terms=terms)
         stands_still = before is not None and terms.elbo - before <= s.stable_gain * abs(before)
         if stands_still and fit.changed_share <= s.stable_share:
             break
@@ -204,7 +211,7 @@ def _alternate(
     return fit
 
 
-def _told(clock: Clock, stage: str, fit: CodeMixture, *epoch: int, **details: Any) -> Progress:
+def _progress(clock: Clock, stage: str, fit: CodeMixture, *epoch: int, **details: Any) -> Progress:
     """Describe the present moment and the mixture as it stands."""
     clock.n_components = max(1, fit.memory.n_components)
     if stage in ("search", "joint"):

@@ -11,7 +11,7 @@ would teach the networks nothing but those units. So rows are sorted before anyt
 near        learned as always
 far         beyond all that the first data were like, but enough of them to be something: the networks are not
             trained on them, and they are searched for clusters apart from the near ones
-outliers    strange to every cluster, able to move them all, and alone: counted, and nothing else
+outliers    strange to every cluster, able to move them all, and alone: answered, and nothing else
 """
 
 from __future__ import annotations

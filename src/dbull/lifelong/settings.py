@@ -9,13 +9,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from dbull.lifelong.past import IMPRINT_RANK
 from dbull.mixture.settings import FitSettings
 
 OBJECTIVES = ("default", "paper")
 PRETRAININGS = ("end-to-end", "stacked")
 NOVEL_SHARE = 0.15  # of the rows, from which a data set counts as new; a familiar one has about 0.05
-STRANGER_STD = 3.0
+OUTLIER_STD = 3.0
 MOST_REPLAYED = 1000  # rows per cluster
 FAMILIAR_RATE = 0.25  # learning rate on a familiar data set, as a share of that on a new one
 
@@ -81,12 +80,11 @@ class PastSettings:
     per_cluster: bool = True  # or in all
     carry: bool = True  # whether the statistics of the past follow the encoder
     novelty: bool = True  # whether strangeness decides how long to train and which rows count
-    imprint_rank: int = IMPRINT_RANK
 
     @property
-    def stranger_std(self) -> float:
+    def outlier_std(self) -> float:
         """Standard deviations below the usual score at which a row does not count."""
-        return STRANGER_STD if self.novelty else math.inf
+        return OUTLIER_STD if self.novelty else math.inf
 
 
 @dataclass(frozen=True)

@@ -100,9 +100,11 @@ class LearnerState:
             self.imprints[i] for i, owner in self.owner.items() if owner == cluster and i in self.imprints
         ]
 
-    def imprint_inputs(self, rank: int = IMPRINT_RANK) -> None:
+    def imprint_inputs(self) -> None:
         """Make the imprints that follow from the statistics, where codes are the inputs themselves."""
-        self.imprints = dict(zip(self.memory.ids, imprints_of_stats(self.memory.overall, rank), strict=True))
+        self.imprints = dict(
+            zip(self.memory.ids, imprints_of_stats(self.memory.overall, IMPRINT_RANK), strict=True)
+        )
 
     def log_proba(self, codes: Tensor) -> Tensor:
         """Return the log probability of each of `cluster_ids`, (N, n_clusters), for latent means (N, D)."""

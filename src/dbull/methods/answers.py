@@ -17,7 +17,7 @@ from dbull.errors import check_known
 from dbull.ledger import NO_CLUSTER, ArrivalReport, Event
 from dbull.lifelong.inference import CHUNK_ROWS, bounds_of, decode_codes, encode_rows, padded
 from dbull.lifelong.novelty import Strangeness, strangeness
-from dbull.lifelong.settings import STRANGER_STD
+from dbull.lifelong.settings import OUTLIER_STD
 from dbull.lifelong.state import LearnerState
 from dbull.methods.base import as_tensor, check_number, check_rows
 from dbull.mixture.posterior import mean_weights
@@ -59,14 +59,14 @@ class LearnedClusters(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
     def predict(self, X: ArrayLike, *, outliers: str = "assign") -> NDArray[np.int64]:
         """Return the id of the most probable cluster of each row.
 
-        With ``outliers="flag"`` it is -1 for rows that every cluster finds strange: they would not count if
-        they were learned.
+        With ``outliers="flag"`` it is -1 for rows that every cluster finds strange: alone they would not
+        count if they were learned.
         """
         check_known("answer to outliers", outliers, ("assign", "flag"))
         rows = self._rows(X)
         ids = self._ids(self._encode(rows))
         if outliers == "flag":
-            strange = [seen.strange_to_all(STRANGER_STD).numpy() for seen in self._strangeness(rows)]
+            strange = [seen.strange_to_all(OUTLIER_STD).numpy() for seen in self._strangeness(rows)]
             ids[np.concatenate(strange)] = NO_CLUSTER
         return ids
 

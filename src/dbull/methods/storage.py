@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from dbull.codec.learner import pack_state, unpack_state
-from dbull.codec.networks import Tensors, fitting
+from dbull.codec.networks import Tensors, refusing_damage
 from dbull.documents import Reader, check_fields, fail, list_of, number, or_none, text
 from dbull.errors import ModelFileError, SettingsError
 from dbull.ledger import Event, Ledger
@@ -147,7 +147,7 @@ class Stored:
     def _become(self, checkpoint: Checkpoint, place: Path, earlier: Callable[[], list[Event]] | None) -> int:
         """Undo `_checkpoint`, and return the number of columns; `earlier` gives the events so far."""
         where = str(place / "learner.json")
-        with fitting(where):
+        with refusing_damage(where):
             return self._unpack(
                 checkpoint.tensors, checkpoint.documents["learner"], checkpoint.ids_given, where
             )
@@ -217,7 +217,7 @@ class StoredLearner(Stored):
 
     def _events_since(self, number: int | None) -> Sequence[Event]:
         ledger = self.state_.ledger
-        return ledger.since(ledger.n_earlier_events if number is None else number)
+        return ledger.since(ledger.n_unread_events if number is None else number)
 
 
 def save(
