@@ -42,7 +42,7 @@ def pack_networks(view: InputView, vae: VAE) -> tuple[dict[str, dict[str, Tensor
 def unpack_networks(
     tensors: Tensors, values: Mapping[str, Any], where: str, device: str
 ) -> tuple[InputView, VAE]:
-    """Return what `pack_networks` was given; `values` were read by `NETWORKS`. Use within `refusing_damage`."""
+    """Return what `pack_networks` was given; `values` as `NETWORKS` read them; within `refusing_damage`."""
     check_kind(tensors, "networks", torch.float32, where)
     return _view(tensors["view"], values["view"], values["networks"]), _vae(
         tensors["networks"], values["networks"], device
