@@ -129,7 +129,7 @@ MUTATIONS = (
     Mutation(
         "strangers count",
         "lifelong/folding.py",
-        "scores >= before.threshold(s.stranger_std)",
+        "scores >= before.threshold(s.outlier_std)",
         "scores >= -math.inf",
         FOLDING,
     ),
