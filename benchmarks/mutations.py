@@ -101,7 +101,7 @@ MUTATIONS = (
         "lifelong/past.py",
         "    sums, squares = [], []\n",
         "    return stats\n    sums, squares = [], []\n",
-        "lifelong/test_lifelong_drift.py",
+        "lifelong/test_lifelong_carrying.py",
     ),
     Mutation(
         "learning does not ask for carried statistics",
