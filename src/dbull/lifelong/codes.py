@@ -144,14 +144,7 @@ class CodeSearch:
             changed = float((torch.tensor(memory.ids)[labels] != fit.holders).double().mean())
         responsibilities = log_resp.exp_().to(torch.float32)
         return CodeMixture(
-            memory,
-            found.prior,
-            found.posterior,
-            found.bound,
-            labels,
-            responsibilities,
-            tuple(moves),
-            changed,
+            memory, found.prior, found.posterior, found.bound, labels, responsibilities, tuple(moves), changed
         )
 
     def afresh(self, fit: CodeMixture, points: Points, least_gain: float) -> CodeMixture:
