@@ -241,9 +241,9 @@ MUTATIONS = (
     Mutation(
         "labels decide the seed",
         "methods/dbull.py",
-        "self._publish(*self._drained(self._learning(self._fresh(rows), rows)), rows)",
-        "state = self._fresh(rows); state.seed += int(y is not None and y[0] != y[-1])\n"
-        "            self._publish(*self._drained(self._learning(state, rows)), rows)",
+        "self._learn(self._fresh(rows).state, rows)",
+        "state = self._fresh(rows).state; state.seed += int(y is not None and y[0] != y[-1])\n"
+        "            self._learn(state, rows)",
         "methods/test_dbull.py -k labels_given",
     ),
     # What methods claim.

@@ -6,7 +6,9 @@ import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import datetime, timezone
 from pathlib import Path
+from time import time
 from typing import IO
 
 from dbull.errors import DbullError, SettingsError, not_written
@@ -14,6 +16,16 @@ from dbull.errors import DbullError, SettingsError, not_written
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 # What a folder that cannot be flushed answers; the rename is then as safe as the file system makes it.
 _NO_FOLDER_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES, errno.EPERM}
+
+
+def now() -> str:
+    """Return the time as UTC text; SOURCE_DATE_EPOCH sets it, so that a run can be repeated to the byte."""
+    fixed = os.environ.get("SOURCE_DATE_EPOCH")
+    try:
+        moment = datetime.fromtimestamp(time() if fixed is None else int(fixed), timezone.utc)
+    except (ValueError, OverflowError, OSError) as error:
+        raise SettingsError(f"SOURCE_DATE_EPOCH must be seconds since 1970, got {fixed!r:.40}") from error
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from dbull.cli.exits import ExitCode
 from dbull.cli.options import AsJson, Model
 from dbull.cli.output import check_text, say, show_json, show_rows
 from dbull.errors import ModelFileError, SettingsError
+from dbull.writing import now
 
 if TYPE_CHECKING:
     from dbull.store import Manifest, ModelFolder
@@ -58,7 +59,6 @@ def rollback(
 
     Example: `dbull rollback model 3`
     """
-    from dbull.methods.storage import now
     from dbull.store import ModelFolder
 
     manifest = ModelFolder(model).rollback(to, note=check_text("--note", note), time=now())
@@ -82,7 +82,6 @@ def prune(
 
     Example: `dbull prune model --keep 10`
     """
-    from dbull.methods.storage import now
     from dbull.store import ModelFolder
 
     folder = ModelFolder(model)

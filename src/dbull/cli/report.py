@@ -8,6 +8,7 @@ from typer import Option
 from dbull.cli.options import Generation, Model
 from dbull.cli.output import say
 from dbull.documents import as_text
+from dbull.writing import now
 
 
 def report(
@@ -24,7 +25,7 @@ def report(
 
     Example: `dbull report model -o report.html`
     """
-    from dbull.methods.storage import load_generation, now
+    from dbull.methods.storage import load_generation
     from dbull.report import build_report, check_target, write_report
     from dbull.store import ModelFolder
 

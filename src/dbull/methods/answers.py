@@ -20,18 +20,18 @@ from dbull.lifelong.novelty import Strangeness, strangeness
 from dbull.lifelong.settings import OUTLIER_STD
 from dbull.lifelong.state import LearnerState
 from dbull.methods.base import as_tensor, check_number, check_rows
+from dbull.methods.storage import StoredLearner
 from dbull.mixture.posterior import mean_weights
 from dbull.probability.normal_wishart import expected_covariance
 
 Model = TypeVar("Model", bound="LearnedClusters")
 
 
-class LearnedClusters(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, DensityMixin):
+class LearnedClusters(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, DensityMixin, StoredLearner
+):
     """An estimator with a learner's state: all that is asked of it once something was learned, a mixin."""
 
-    state_: LearnerState
-    labels_: NDArray[np.int64]
-    elbo_: float
     report_: ArrivalReport
     replay: str
     objective: str
@@ -39,8 +39,7 @@ class LearnedClusters(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
 
     def transform(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the latent mean of each row, (n_samples, latent_dim)."""
-        codes: NDArray[np.float64] = self._encode(self._rows(X)).numpy()
-        return codes
+        return self._encode(self._rows(X)).numpy()
 
     def inverse_transform(self, Z: ArrayLike) -> NDArray[np.float64]:
         """Return the decoded rows of codes, in the units of the data."""
@@ -80,8 +79,7 @@ class LearnedClusters(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         rows = self._rows(X)
         parts = zip(self._strangeness(rows), rows.split(CHUNK_ROWS), strict=True)
         shares = [seen.share_beyond(torch.from_numpy(self._ids(self._encode(part)))) for seen, part in parts]
-        scores: NDArray[np.float64] = torch.cat(shares).numpy()
-        return scores
+        return torch.cat(shares).numpy()
 
     @property
     def tells_novelty(self) -> bool:
@@ -103,9 +101,7 @@ class LearnedClusters(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the probability of each cluster for each row; columns as in `cluster_ids_`."""
-        codes = self._encode(self._rows(X))
-        proba: NDArray[np.float64] = self.state_.log_proba(codes).exp().numpy()
-        return proba
+        return self.state_.log_proba(self._encode(self._rows(X))).exp().numpy()
 
     def score_samples(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return a lower bound on the log density of each row.
@@ -113,11 +109,8 @@ class LearnedClusters(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         The expectation over codes is that of four fixed draws. With encoder="identity" the log predictive
         density itself.
         """
-        rows = self._rows(X)
-        values = self.state_.view.values(rows)
-        bounds = bounds_of(self.state_, values, self.state_.view.inputs(values))
-        scores: NDArray[np.float64] = bounds.numpy()
-        return scores
+        values = self.state_.view.values(self._rows(X))
+        return bounds_of(self.state_, values, self.state_.view.inputs(values)).numpy()
 
     def score(self, X: ArrayLike, y: object = None) -> float:
         """Return the mean of `score_samples`."""
@@ -157,8 +150,7 @@ class LearnedClusters(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         counts = self.state_.memory.total.counts.clone()
         counts[self.state_.cluster_of != self._known(cluster)] = -1.0
         mean = self.state_.posterior.components.mean[int(counts.argmax())]
-        decoded: NDArray[np.float64] = self._decode(mean[None])[0]
-        return decoded
+        return self._decode(mean[None]).reshape(-1)
 
     @property
     def events_(self) -> tuple[Event, ...]:
@@ -232,23 +224,12 @@ class LearnedClusters(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
 
     def _decode(self, codes: torch.Tensor) -> NDArray[np.float64]:
         values = decode_codes(self.state_.vae, codes)
-        rows: NDArray[np.float64] = self.state_.view.rows(values.to(torch.float64)).numpy()
-        return rows
+        return self.state_.view.rows(values.to(torch.float64)).numpy()
 
     def _ids(self, codes: torch.Tensor) -> NDArray[np.int64]:
-        ids: NDArray[np.int64] = self.state_.assign(codes).numpy()
-        return ids
+        return self.state_.assign(codes).numpy()
 
     def _known(self, cluster: int) -> int:
         if cluster not in self.cluster_ids_:
             raise ValueError(f"there is no cluster {cluster!r}; ids are {self.cluster_ids_.tolist()}.")
         return int(cluster)
-
-    def _adopt(self, state: LearnerState) -> None:
-        """Set the fitted attributes that a state alone decides."""
-        self.state_ = state
-        self.n_data_sets_ = state.n_data_sets
-        self.n_clusters_ = state.n_clusters
-        self.cluster_ids_ = np.array(state.cluster_ids, dtype=np.int64)
-        self.weights_ = state.weights.numpy()
-        self._n_features_out = state.vae.shape.latent_dim

@@ -11,9 +11,7 @@ from typing import Any, ClassVar
 
 import torch
 from numpy.typing import ArrayLike
-from sklearn.base import (
-    BaseEstimator,
-)
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from dbull.errors import DataError
@@ -22,23 +20,14 @@ from dbull.lifelong.learn import Progress, learn, pretrain
 from dbull.lifelong.novelty import changed_columns
 from dbull.lifelong.state import LearnerState
 from dbull.methods.answers import LearnedClusters
-from dbull.methods.base import (
-    Capabilities,
-    Result,
-    as_tensor,
-    check_rows,
-    drained,
-    new_seed,
-    unchanged_on_failure,
-)
-from dbull.methods.dbull_choices import choose, choose_again
+from dbull.methods.base import Capabilities, Result, as_tensor, check_rows, drained, unchanged_on_failure
+from dbull.methods.dbull_choices import Choices, choose, choose_again
 from dbull.methods.parameters import Check, check_seed, check_truth
-from dbull.methods.storage import StoredLearner
 from dbull.nets.augment import Augmentation
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class DBULL(LearnedClusters, StoredLearner, BaseEstimator):
+class DBULL(LearnedClusters, BaseEstimator):
     """Deep Bayesian clustering: a variational autoencoder whose prior is a Dirichlet process mixture.
 
     The networks and the mixture of their codes are learned in turn, from one cluster; births and merges find
@@ -139,7 +128,8 @@ class DBULL(LearnedClusters, StoredLearner, BaseEstimator):
     history_ : list of Progress
         What happened while learning the latest data set.
     events_ : tuple of Event
-        Arrivals, births, growths, merges, renamings and retirements, with the evidence for them.
+        Arrivals, births, growths, merges, renamings, retirements and columns of another scale, with the
+        evidence for them.
     clusters_ : list of dict
         Every cluster that has ever been: id, name, rows, weight, first_seen and last_seen (arrivals, from
         0), spread (root mean square distance of its codes from their mean), parents, status, merged_into.
@@ -218,8 +208,8 @@ class DBULL(LearnedClusters, StoredLearner, BaseEstimator):
         elif hasattr(self, "state_") and not self.n_data_sets_:
             warnings.warn("fit forgets the pretraining; partial_fit goes on from it.", stacklevel=2)
         with unchanged_on_failure(self):
-            rows = self._first_rows(X)
-            self._publish(*self._drained(self._learning(self._fresh(rows), rows)), rows)
+            rows = self._checked(X, first=True)
+            self._learn(self._fresh(rows).state, rows)
         return self
 
     def partial_fit(self, X: ArrayLike, y: object = None) -> DBULL:
@@ -230,13 +220,9 @@ class DBULL(LearnedClusters, StoredLearner, BaseEstimator):
         was.
         """
         with unchanged_on_failure(self):
-            if hasattr(self, "state_"):
-                rows = as_tensor(check_rows(self, X, reset=False, min_rows=1, keep_float32=True))
-                state = self.state_
-            else:
-                rows = self._first_rows(X)
-                state = self._fresh(rows)
-            self._publish(*self._drained(self._learning(state, rows)), rows)
+            first = not hasattr(self, "state_")
+            rows = self._checked(X, first)
+            self._learn(self._fresh(rows).state if first else self.state_, rows)
         return self
 
     def pretrain(self, X: ArrayLike, y: object = None) -> DBULL:
@@ -247,15 +233,11 @@ class DBULL(LearnedClusters, StoredLearner, BaseEstimator):
         if getattr(self, "n_data_sets_", 0) > 0:
             raise ValueError("pretrain comes before the first data set; this model has already learned some.")
         with unchanged_on_failure(self):
-            rows = self._first_rows(X)
-            seed = new_seed(self.random_state)
-            choices = choose(self, rows, seed)
-            if not choices.vae.learns:
+            rows = self._checked(X, first=True)
+            fresh = self._fresh(rows)
+            if not fresh.state.vae.learns:
                 raise ValueError("encoder='identity' has no networks to pretrain.")
-            self.chosen_ = choices.described()
-            fresh = LearnerState.fresh(choices.kind, choices.view, choices.vae, seed)
-            self.__dict__.pop("origin_", None)
-            self.state_ = self._drained(pretrain(fresh, rows, choices.settings, choices.augment))
+            self.state_ = self._drained(pretrain(fresh.state, rows, fresh.settings, fresh.augment))
             self.n_data_sets_ = 0
         return self
 
@@ -264,16 +246,24 @@ class DBULL(LearnedClusters, StoredLearner, BaseEstimator):
         check_is_fitted(self)
         return drained(self._learning(self.state_, self._rows(X)), self.callback)[0][1]
 
-    def _first_rows(self, X: ArrayLike) -> torch.Tensor:
-        return as_tensor(check_rows(self, X, reset=True, min_rows=2, keep_float32=True))
+    def _checked(self, X: ArrayLike, first: bool) -> torch.Tensor:
+        return as_tensor(check_rows(self, X, reset=first, min_rows=2 if first else 1, keep_float32=True))
 
-    def _fresh(self, rows: torch.Tensor) -> LearnerState:
+    def _fresh(self, rows: torch.Tensor) -> Choices:
         """Make a learner that has seen nothing, with networks for rows like these."""
-        seed = new_seed(self.random_state)
-        choices = choose(self, rows, seed)
+        choices = choose(self, rows)
         self.chosen_ = choices.described()
         self.__dict__.pop("origin_", None)  # ids begin anew, so this is another model from now on
-        return LearnerState.fresh(choices.kind, choices.view, choices.vae, seed)
+        return choices
+
+    def _learn(self, state: LearnerState, rows: torch.Tensor) -> None:
+        """Learn a data set and set the fitted attributes; within `unchanged_on_failure`."""
+        learning = self._learning(state, rows)
+        state, report = self._drained(learning)
+        self._adopt(state)
+        self.labels_ = self._ids(self._encode(rows))
+        self.report_ = report
+        self.elbo_ = report.elbo if math.isfinite(report.elbo) else math.nan
 
     def _learning(
         self, state: LearnerState, rows: torch.Tensor
@@ -303,10 +293,3 @@ class DBULL(LearnedClusters, StoredLearner, BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         """Return whether a data set has been learned to the end."""
         return hasattr(self, "state_") and self.n_data_sets_ > 0
-
-    def _publish(self, state: LearnerState, report: ArrivalReport, rows: torch.Tensor) -> None:
-        """Set the fitted attributes after a data set was learned."""
-        self._adopt(state)
-        self.labels_ = self._ids(self._encode(rows))
-        self.report_ = report
-        self.elbo_ = report.elbo if math.isfinite(report.elbo) else math.nan

@@ -22,6 +22,7 @@ from dbull.lifelong.settings import (
     replay_for,
 )
 from dbull.lifelong.state import LearnerState
+from dbull.methods.base import new_seed
 from dbull.mixture.settings import FitSettings, SearchSettings
 from dbull.nets.augment import Augmentation, ImageShifts, MaskingNoise
 from dbull.nets.inputs import InputView, fit_inputs, guess_kind
@@ -37,31 +38,30 @@ IDENTITY_WIDTH = 10  # rows up to this wide are clustered as they are unless a n
 
 @dataclass(frozen=True)
 class Choices:
-    """Everything that `learn` needs besides rows and seed."""
+    """A learner that has seen nothing, and how it is to learn."""
 
-    kind: str
-    view: InputView
-    vae: VAE
+    state: LearnerState
     settings: LearnSettings
     augment: Augmentation | None
 
     def described(self) -> dict[str, Any]:
         """Return what was chosen, for the user to read."""
-        shape = self.vae.shape
+        shape = self.state.vae.shape
         return {
-            "kind": self.kind,
+            "kind": self.state.kind,
             "encoder": shape.encoder,
             "latent_dim": shape.latent_dim,
             "hidden_dims": shape.hidden_dims,
             "likelihood": shape.likelihood,
-            "front_end": self.view.front_end is not None,
+            "front_end": self.state.view.front_end is not None,
             "augment": self.augment,
             "settings": self.settings,
         }
 
 
-def choose(model: DBULL, rows: torch.Tensor, seed: int) -> Choices:
+def choose(model: DBULL, rows: torch.Tensor) -> Choices:
     """Check the parameters of a model and resolve them for the rows of its first data set."""
+    seed = new_seed(model.random_state)
     model.check_parameters()
     image_shape = image_shape_of(model, rows.shape[1])
     kind = guess_kind(rows, image_shape) if model.kind == "auto" else model.kind
@@ -75,7 +75,8 @@ def choose(model: DBULL, rows: torch.Tensor, seed: int) -> Choices:
     view = fit_inputs(rows, kind, image_shape, front_end and encoder == "mlp", encoder == "identity")
     vae = networks(model, view, kind, encoder, recipe, seed)
     settings = learn_settings(model, len(rows), recipe, pretrained=False)
-    return Choices(kind, view, vae, settings, augmentation(model, recipe, image_shape))
+    fresh = LearnerState.fresh(kind, view, vae, seed)
+    return Choices(fresh, settings, augmentation(model, recipe, image_shape))
 
 
 def choose_again(model: DBULL, state: LearnerState, n_rows: int) -> tuple[LearnSettings, Augmentation | None]:
@@ -134,7 +135,7 @@ def learn_settings(model: DBULL, n_rows: int, recipe: Recipe, pretrained: bool) 
     s = recipe.settings
     training, graph, past = _given(model, s.training), _given(model, s.graph), _given(model, s.past)
     if model.n_neighbours != "deprecated":
-        warnings.warn("n_neighbours is called n_neighbors now.", FutureWarning, stacklevel=4)
+        warnings.warn("n_neighbours is called n_neighbors now.", FutureWarning, stacklevel=5)
         graph = replace(graph, n_neighbors=int(model.n_neighbours))
     if model.epochs == "auto":
         training = replace(training, epochs=epochs_for(n_rows, training.batch_size, *recipe.epoch_range))
@@ -142,15 +143,10 @@ def learn_settings(model: DBULL, n_rows: int, recipe: Recipe, pretrained: bool) 
         training = replace(training, freeze=pretrained)
     if model.n_replay == "auto":
         past = replace(past, n_replay=replay_for(n_rows, past))
-    training = replace(
-        training,
-        joint_learning_rate=training.learning_rate
-        * s.training.joint_learning_rate
-        / s.training.learning_rate,
-        stacked_epochs=0 if model.pretraining != "stacked" else max(1, training.epochs // 4),
-    )
-    search = SearchSettings(max_clusters=model.max_clusters)
-    mixture = replace(_given(model, s.mixture), search=search)
+    joint_rate = training.learning_rate * s.training.joint_learning_rate / s.training.learning_rate
+    stacked_epochs = max(1, training.epochs // 4) if model.pretraining == "stacked" else 0
+    training = replace(training, joint_learning_rate=joint_rate, stacked_epochs=stacked_epochs)
+    mixture = replace(_given(model, s.mixture), search=SearchSettings(max_clusters=model.max_clusters))
     return LearnSettings(training, graph, past, mixture, bool(model.use_encoder_variance))
 
 

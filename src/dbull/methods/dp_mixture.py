@@ -159,24 +159,18 @@ class DPMixture(Stored, ClusterMixin, DensityMixin, BaseEstimator):
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
         """Return the id of the most probable cluster of each row."""
-        check_is_fitted(self)
-        points = self._points(check_rows(self, X, reset=False))
-        return self._nearest_ids(points)
+        return self._nearest_ids(self._points(X))
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the probability of each cluster for each row; columns as in `cluster_ids_`."""
-        check_is_fitted(self)
-        points = self._points(check_rows(self, X, reset=False))
+        points = self._points(X)
         proba: NDArray[np.float64] = local_step(self._posterior, points).exp_().numpy()
         return proba[:, self._order]
 
     def score_samples(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the log predictive density of each row, parameters integrated out."""
-        check_is_fitted(self)
-        points = self._points(check_rows(self, X, reset=False))
-        log_density: NDArray[np.float64] = log_predictive(self._posterior, points).numpy()
-        log_density -= np.log(self._coords.scale).sum()
-        return log_density
+        points = self._points(X)
+        return (log_predictive(self._posterior, points) - float(np.log(self._coords.scale).sum())).numpy()
 
     def score(self, X: ArrayLike, y: object = None) -> float:
         """Return the mean log predictive density of the rows."""
@@ -229,9 +223,10 @@ class DPMixture(Stored, ClusterMixin, DensityMixin, BaseEstimator):
         search = SearchSettings(fresh_sizes=tuple(self.fresh_sizes), max_clusters=self.max_clusters)
         return FitSettings(fixed, float(self.concentration), self.max_evidence, search=search)
 
-    def _points(self, rows: NDArray[np.float64]) -> Points:
+    def _points(self, X: ArrayLike) -> Points:
         """Return rows in the coordinates in which statistics are kept; what is too far out stays in reach."""
-        inner = self._coords.inner(rows)
+        check_is_fitted(self)
+        inner = self._coords.inner(check_rows(self, X, reset=False))
         np.clip(inner, -self._coords.limit, self._coords.limit, out=inner)
         return Points.from_rows(torch.from_numpy(inner))
 
@@ -276,15 +271,11 @@ class DPMixture(Stored, ClusterMixin, DensityMixin, BaseEstimator):
     def _nearest_ids(self, points: Points) -> NDArray[np.int64]:
         """Return the id of the most probable cluster of each point, (N,)."""
         ids = np.array(self.memory_.ids, dtype=np.int64)
-        nearest: NDArray[np.int64] = ids[most_probable(self._posterior, points).numpy()]
-        return nearest
+        return ids.take(most_probable(self._posterior, points).numpy())
 
     def _pack(self) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
         tensors = {**pack_memory(self.memory_), **pack_posterior(self._posterior)}
-        coords = {
-            "shift": torch.from_numpy(self._coords.shift),
-            "scale": torch.from_numpy(self._coords.scale),
-        }
+        coords = {name: torch.from_numpy(getattr(self._coords, name)) for name in ("shift", "scale")}
         document = {
             "seed": self._seed,
             "n_data_sets": self.n_data_sets_,

@@ -9,8 +9,6 @@ import importlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -36,6 +34,7 @@ from dbull.methods.parameters import (
 )
 from dbull.nets.augment import Augmentation
 from dbull.store import Checkpoint, LearnedInput, Loaded, Manifest, ModelFolder
+from dbull.writing import now
 
 if TYPE_CHECKING:
     from dbull.methods.dbull import DBULL
@@ -120,7 +119,7 @@ class Stored:
         raise NotImplementedError
 
     def _unpack(self, tensors: Tensors, document: object, ids_given: int, where: str) -> int:
-        """Become what `_pack` was given, and return the number of columns of the data."""
+        """Become what `_pack` gave, and return the number of columns of the data."""
         raise NotImplementedError
 
     def _encoder_fingerprint(self) -> str | None:
@@ -152,12 +151,8 @@ class Stored:
                 checkpoint.tensors, checkpoint.documents["learner"], checkpoint.ids_given, where
             )
 
-    def _n_events(self) -> int:
-        return 0
-
-    def _events_since(self, number: int | None) -> Sequence[Event]:
-        """Return the events from a number on; all that are known without one."""
-        return ()
+    def _ledger(self) -> Ledger:
+        return Ledger()
 
 
 class StoredLearner(Stored):
@@ -175,7 +170,12 @@ class StoredLearner(Stored):
 
     def _adopt(self, state: LearnerState) -> None:
         """Set the fitted attributes that a state alone decides."""
-        raise NotImplementedError
+        self.state_ = state
+        self.n_data_sets_ = state.n_data_sets
+        self.n_clusters_ = state.n_clusters
+        self.cluster_ids_ = np.array(state.cluster_ids, dtype=np.int64)
+        self.weights_ = state.weights.numpy()
+        self._n_features_out = state.vae.shape.latent_dim
 
     def _check_savable(self) -> None:
         if not hasattr(self, "state_"):  # a pretrained one has learned no cluster yet
@@ -212,12 +212,8 @@ class StoredLearner(Stored):
             self.elbo_ = checkpoint.settings["elbo"]
         return state.vae.shape.n_values
 
-    def _n_events(self) -> int:
-        return self.state_.ledger.n_events
-
-    def _events_since(self, number: int | None) -> Sequence[Event]:
-        ledger = self.state_.ledger
-        return ledger.since(ledger.n_unread_events if number is None else number)
+    def _ledger(self) -> Ledger:
+        return self.state_.ledger
 
 
 def save(
@@ -231,7 +227,8 @@ def save(
     content = model._checkpoint(provenance)
     names = getattr(model, "feature_names_in_", None)
     columns = {"names": None if names is None else [str(name) for name in names]}
-    events = model._events_since(None if parent is None else model.origin_.n_events)
+    ledger = model._ledger()
+    events = ledger.since(ledger.n_unread_events if parent is None else model.origin_.n_events)
     checkpoint = replace(
         content,
         documents={**content.documents, "columns": columns},
@@ -243,7 +240,7 @@ def save(
         time=time,
     )
     manifest = folder.commit(checkpoint, parent, again=provenance.again, keep=provenance.keep)
-    model.origin_ = Origin(folder.path.resolve(), manifest, model._n_events())
+    model.origin_ = Origin(folder.path.resolve(), manifest, ledger.n_events)
     return manifest
 
 
@@ -308,19 +305,6 @@ def told_events(
     return found
 
 
-def now() -> str:
-    """Return the time as UTC text; SOURCE_DATE_EPOCH sets it, so that a run can be repeated to the byte."""
-    fixed = os.environ.get("SOURCE_DATE_EPOCH")
-    if fixed is not None:
-        try:
-            moment = datetime.fromtimestamp(int(fixed), timezone.utc)
-        except (ValueError, OverflowError, OSError) as error:
-            raise SettingsError(f"SOURCE_DATE_EPOCH must be seconds since 1970, got {fixed!r:.40}") from error
-    else:
-        moment = datetime.now(timezone.utc)
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 def _restored(
     folder: ModelFolder,
     loaded: Loaded,
@@ -349,12 +333,14 @@ def _restored(
         model.check_parameters()
     except ValueError as error:
         fail(where, str(error).rstrip("."))
-    n_columns = model._become(
-        checkpoint, place, partial(_events, folder, loaded.generation) if events else None
-    )
+
+    def earlier() -> list[Event]:
+        return [_event(stored, folder) for stored in folder.events(loaded.generation)]
+
+    n_columns = model._become(checkpoint, place, earlier if events else None)
     _set_columns(model, checkpoint.documents["columns"], str(place / "columns.json"), n_columns)
     if loaded.generation == folder.latest():
-        model.origin_ = Origin(folder.path.resolve(), loaded.manifest, model._n_events())
+        model.origin_ = Origin(folder.path.resolve(), loaded.manifest, model._ledger().n_events)
     return model
 
 
@@ -395,10 +381,6 @@ def _place_for(model: Stored, path: str | os.PathLike[str]) -> tuple[ModelFolder
             f"{folder.path}: another model is here; load it and go on from it, or save to another folder"
         )
     return folder, None
-
-
-def _events(folder: ModelFolder, generation: int) -> list[Event]:
-    return [_event(stored, folder) for stored in folder.events(generation)]
 
 
 def _event(stored: dict[str, Any], folder: ModelFolder) -> Event:

@@ -110,9 +110,7 @@ class CurlNetwork(nn.Module):
         log_var = nn.functional.linear(hidden, self.log_var_weight[some], self.log_var_bias[some])
         shape = (n, n_dims)
         return Posterior(
-            log_q,
-            mean.unflatten(1, shape),
-            log_var.clamp(MIN_LOG_VAR, MAX_LOG_VAR).unflatten(1, shape),
+            log_q, mean.unflatten(1, shape), log_var.clamp(MIN_LOG_VAR, MAX_LOG_VAR).unflatten(1, shape)
         )
 
     def divergence(self, posterior: Posterior) -> Tensor:
