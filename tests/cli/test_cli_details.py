@@ -282,7 +282,8 @@ def test_a_folder_without_permission_is_found_early(place, monkeypatch):
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
 def test_full_disks(place):
     model = str(place / "model")
-    for command in (["clusters", model], ["predict", model, str(place / "monday.csv")]):
+    on_model = (["clusters", model], ["predict", model, str(place / "monday.csv")])
+    for command in (*on_model, ["--version"], ["--help"], ["learn", "--help"], ["data", "--help"]):
         with open("/dev/full", "w") as full:
             ended = subprocess.run(
                 [*forked_command(), *command], stdout=full, stderr=subprocess.PIPE, text=True

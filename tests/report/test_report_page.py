@@ -134,7 +134,7 @@ def test_a_long_stream_stays_a_page(data):
     lanes = tuple(
         Lane(i, f"Cluster {i}", i, None, None, dict.fromkeys(range(i, n, 300), 10)) for i in range(300)
     )
-    happenings = tuple(Happening("birth", i, None, (i,), f"Cluster {i} is born.") for i in range(n))
+    happenings = tuple(Happening("birth", i, (i,), f"Cluster {i} is born.") for i in range(n))
     clusters = tuple(replace(c, rows_per_arrival=(1,) * n) for c in data.clusters)
     html = render_report(
         replace(data, arrivals=arrivals, lanes=lanes, happenings=happenings, clusters=clusters)

@@ -3,8 +3,6 @@
 Nothing heavy is imported until a command needs it, so that ``dbull --help`` answers at once.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import metadata
 from typing import Annotated, Any
 
@@ -13,32 +11,21 @@ from typer.core import TyperGroup
 
 from dbull.cli import bench, clusters, data, demo, history, learn, predict, report, setup
 from dbull.cli.exits import exit_codes
-from dbull.cli.output import printable, say
+from dbull.cli.output import say
 
 __all__ = ["app", "main"]
 
 
 class _Commands(TyperGroup):
-    """Commands whose complaints about their usage repeat nothing that commands a terminal."""
+    """Commands, their usage, help and version included, that end with our exit codes."""
 
     def make_context(self, *arguments: Any, **more: Any) -> Any:
-        with _plain_complaints():
+        with exit_codes():
             return super().make_context(*arguments, **more)
 
     def invoke(self, ctx: Any) -> Any:
-        with _plain_complaints():
+        with exit_codes():
             return super().invoke(ctx)
-
-
-@contextmanager
-def _plain_complaints() -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:
-        if hasattr(error, "format_message"):  # of typer, whose class has moved from version to version
-            shown = printable(error.format_message())
-            error.format_message = lambda: shown
-        raise
 
 
 app = Typer(
@@ -56,7 +43,7 @@ for _command in (
     *(history.history, history.rollback, history.diff, history.prune, history.check),
     *(report.report, setup.doctor, bench.bench),
 ):
-    app.command()(exit_codes()(_command))
+    app.command()(_command)
 app.add_typer(data.app, name="data")
 
 

@@ -24,7 +24,7 @@ def clusters(
     cluster: Annotated[
         int | None, Argument(metavar="[ID]", help="One cluster and what happened to it.")
     ] = None,
-    everything: Annotated[bool, Option("--all", help="Also merged and dissolved ones.")] = False,
+    everything: Annotated[bool, Option("--all", help="Also merged ones.")] = False,
     generation: Generation = None,
     as_json: AsJson = False,
 ) -> None:
@@ -46,12 +46,12 @@ def events(
     model: Model,
     since: Annotated[int | None, Option("--since", help="Only those after this generation.")] = None,
     kind: Annotated[
-        str | None, Option("--kind", help="arrival, birth, growth, merge, rename, retirement...")
+        str | None, Option(help="arrival, birth, growth, merge, rename, retirement, scale or rollback.")
     ] = None,
     everything: Annotated[bool, Option("--all", help="Also rollbacks and what they left behind.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List what happened: arrivals, births, growths, merges, names, retirements, each with its evidence.
+    """List what happened, with evidence: arrivals, births, growths, merges, names, retirements, new scales.
 
     Example: `dbull events model --kind birth --json`
     """

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option, Typer
 
-from dbull.cli.exits import exit_codes
 from dbull.cli.options import AsJson, Quiet
 from dbull.cli.output import say, show_json, show_table
 from dbull.cli.progress import MIB, download_progress
@@ -24,7 +23,6 @@ Folder = Annotated[
 
 
 @app.command("list")
-@exit_codes()
 def list_sets(data: Folder = None, as_json: AsJson = False) -> None:
     """List every data set and whether its files are here; --json tells files, source and licence too."""
     from dbull.data import catalogue
@@ -38,7 +36,6 @@ def list_sets(data: Folder = None, as_json: AsJson = False) -> None:
 
 
 @app.command("get")
-@exit_codes()
 def get(names: Names, data: Folder = None, quiet: Quiet = False) -> None:
     """Download data sets from their official source; an interrupted download goes on where it stopped."""
     from dbull.data import fetch
@@ -54,7 +51,6 @@ def get(names: Names, data: Folder = None, quiet: Quiet = False) -> None:
 
 
 @app.command("verify")
-@exit_codes()
 def verify_sets(names: Names, data: Folder = None, as_json: AsJson = False) -> None:
     """Compare the files of data sets with their published digests."""
     from dbull.data import verify

@@ -10,7 +10,7 @@ from types import FrameType
 
 import typer
 
-from dbull.cli.output import drop_output, reader_is_gone, say
+from dbull.cli.output import drop_output, printable, reader_is_gone, say
 from dbull.errors import (
     DataError,
     DbullError,
@@ -62,7 +62,8 @@ class _Interrupted(KeyboardInterrupt):
 def exit_codes() -> Iterator[None]:
     """Turn errors made on purpose into one line on standard error and an exit code.
 
-    Anything else is a fault of ours and keeps its traceback (exit code 1).
+    Complaints about usage are left to typer, but repeat nothing that commands a terminal. Anything else
+    is a fault of ours and keeps its traceback (exit code 1).
     """
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -82,6 +83,11 @@ def exit_codes() -> Iterator[None]:
         code = ExitCode.TERMINATED if isinstance(error, _Terminated) else ExitCode.INTERRUPTED
         say(f"{code.name.lower()}: what is written stays; the same command goes on from there", err=True)
         raise typer.Exit(code) from error
+    except Exception as error:
+        if hasattr(error, "format_message"):  # of typer, whose class has moved from version to version
+            shown = printable(error.format_message())
+            error.format_message = lambda: shown
+        raise
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -90,15 +96,19 @@ def exit_codes() -> Iterator[None]:
 @contextmanager
 def _whole_output() -> Iterator[None]:
     """Notice here, not while Python ends, that standard output cannot take what was printed."""
+    ended: typer.Exit | None = None
     try:
-        yield
+        try:
+            yield
+        except typer.Exit as error:
+            ended = error
         if sys.stdout is not None:  # closed before we began
             sys.stdout.flush()
     except BrokenPipeError:
         if not reader_is_gone(sys.stdout):
             raise
         drop_output()  # whoever read it has enough
-        raise typer.Exit(ExitCode.DONE) from None
+        ended = ended or typer.Exit(ExitCode.DONE)
     except OSError as error:
         # Files have names, and whoever writes a model or a table makes an error of ours of it.
         if isinstance(error, DbullError) or error.filename is not None or error.errno not in _FULL:
@@ -107,3 +117,5 @@ def _whole_output() -> Iterator[None]:
         raise OutputError(
             f"standard output: cannot be written ({error.strerror}); what a model has learned stays learned"
         ) from error
+    if ended is not None:
+        raise ended

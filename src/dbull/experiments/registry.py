@@ -47,8 +47,7 @@ METHODS: Mapping[str, Method] = {
     "dec": Method("dbull:DEC", "deep embedded clustering, told the true number of classes"),
     "vade": Method("dbull:VaDE", "variational deep embedding, told the true number of classes"),
     "vae-dp": Method(
-        "dbull:VAEDP",
-        "a plain variational autoencoder, then our Dirichlet process mixture of its codes",
+        "dbull:VAEDP", "a plain variational autoencoder, then our Dirichlet process mixture of its codes"
     ),
     "curl-f": Method(
         _CURL,

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 
 import numpy as np
 from markupsafe import Markup, escape
 
-from dbull.report.data import ArrivalPoint, CodeMap
+from dbull.report.data import ArrivalPoint, CodeMap, Lane
 
 WIDTH, HEIGHT = 340, 170  # of a chart, in units of its own
 LEFT, RIGHT, TOP, BOTTOM = 46, 12, 12, 26
 MAP_SIDE, MAP_EDGE, LOWEST_MAP = 720, 44, 300
 MOST_PICTURES = 40  # prototypes on the map
 PICTURE_SIDE = 42
+LABEL_WIDTH, LANE_HEIGHT, HEAD = 150, 32, 46
+WIDE, WIDEST_STEP, NARROWEST_STEP = 880, 150, 16
+LARGEST_DOT, SMALLEST_DOT = 11.0, 2.2
+MOST_LANES = 60
+LONGEST_LABEL = 15
 
 
 def hue(cluster: int) -> int:
@@ -38,20 +43,11 @@ def bars(counts: Sequence[int], label: str) -> Markup:
     return Markup("".join([*parts, "</svg>"]))
 
 
-@dataclass(frozen=True)
-class Scale:
-    """A range of values and the places on the paper that it becomes."""
-
-    low: float
-    high: float
-    start: float
-    end: float
-
-    def __call__(self, value: float) -> float:
-        """Return the place of a value."""
-        if self.high <= self.low:
-            return (self.start + self.end) / 2
-        return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
+def _scale(low: float, high: float, start: float, end: float) -> Callable[[float], float]:
+    """Return the function from values to places on the paper."""
+    if high <= low:
+        return lambda value: (start + end) / 2
+    return lambda value: start + (value - low) / (high - low) * (end - start)
 
 
 def line_chart(
@@ -71,8 +67,8 @@ def line_chart(
     if high <= low:
         pad = abs(low) * 0.05 or 1.0
         low, high = low - (pad if limits[0] is None else 0.0), high + pad
-    across = Scale(arrivals[0].number, arrivals[-1].number, LEFT + 6, WIDTH - RIGHT - 6)
-    up = Scale(low, high, HEIGHT - BOTTOM, TOP)
+    across = _scale(arrivals[0].number, arrivals[-1].number, LEFT + 6, WIDTH - RIGHT - 6)
+    up = _scale(low, high, HEIGHT - BOTTOM, TOP)
     spoken = f"{label}. " + ", ".join(f"arrival {number + 1}: {say(value)}" for number, value in known[-50:])
     parts = [f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(spoken)}">']
     for at in (low, (low + high) / 2, high):
@@ -122,6 +118,30 @@ def code_map(codes: CodeMap, labels: dict[int, str], pictures: dict[int, str]) -
     )
 
 
+def timeline(lanes: Sequence[Lane], arrivals: Sequence[ArrivalPoint], pictures: Mapping[int, str]) -> Markup:
+    """Draw a lane for each id from its birth on; dots are rows, rings are births, curves are merges.
+
+    Of very many those with the most rows. `pictures` are addresses of prototypes, where there are any.
+    """
+    drawn = _shown(lanes)
+    step = max(NARROWEST_STEP, min(WIDEST_STEP, WIDE / max(1, len(arrivals))))
+    across = {a.number: LABEL_WIDTH + (i + 0.5) * step for i, a in enumerate(arrivals)}
+    rows_of = {lane.id: HEAD + (i + 0.5) * LANE_HEIGHT for i, lane in enumerate(drawn)}
+    width = LABEL_WIDTH + len(arrivals) * step + 12
+    height = HEAD + len(drawn) * LANE_HEIGHT + 8
+    most = max([n for lane in drawn for n in lane.rows.values()], default=1)
+    spoken = f"Timeline of {len(arrivals)} arrivals and {len(lanes)} clusters; the list below says the same."
+    style = f"min-width:{min(width * 0.75, 2400):.0f}px;max-width:{width * 1.25:.0f}px"
+    parts = [
+        f'<svg class="lanes" viewBox="0 0 {width:.0f} {height}" style="{style}" role="img" '
+        f'aria-label="{spoken}">',
+        _heads(arrivals, across, step, height),
+        *(_lane(lane, rows_of, across, most, pictures.get(lane.id)) for lane in drawn),
+        "</svg>",
+    ]
+    return Markup("".join(parts))
+
+
 def _seal(cluster: int, picture: str | None) -> str:
     """Mark the middle of a cluster by its prototype, or by its id."""
     if picture is None:
@@ -154,3 +174,67 @@ def _some(numbers: Sequence[int], at_most: int) -> list[int]:
     if len(numbers) <= at_most:
         return list(numbers)
     return [numbers[round(i * (len(numbers) - 1) / (at_most - 1))] for i in range(at_most)]
+
+
+def _shown(lanes: Sequence[Lane]) -> list[Lane]:
+    if len(lanes) <= MOST_LANES:
+        return list(lanes)
+    largest = sorted(lanes, key=lambda lane: -sum(lane.rows.values()))[:MOST_LANES]
+    return sorted(largest, key=lambda lane: lane.id)
+
+
+def _heads(arrivals: Sequence[ArrivalPoint], across: dict[int, float], step: float, height: float) -> str:
+    """Write arrivals across the top; where they are many, some of them."""
+    every = math.ceil(44 / step)
+    parts = []
+    for i, arrival in enumerate(arrivals):
+        x = across[arrival.number]
+        if i % 2 == 0:
+            place = f'x="{x - step / 2:.1f}" y="0" width="{step:.1f}" height="{height}"'
+            parts.append(f'<rect class="stripe" {place}/>')
+        if i % every == 0:
+            for kind, y, text in (("head", 18, arrival.number + 1), ("tick", 34, _short(arrival.rows))):
+                parts.append(f'<text class="{kind}" x="{x:.1f}" y="{y}" text-anchor="middle">{text}</text>')
+    parts.append('<text class="tick" x="4" y="18">arrival</text><text class="tick" x="4" y="34">rows</text>')
+    return "".join(parts)
+
+
+def _lane(
+    lane: Lane, rows_of: dict[int, float], across: dict[int, float], most: int, picture: str | None
+) -> str:
+    y = rows_of[lane.id]
+    start = across.get(lane.first_seen, LABEL_WIDTH)
+    end = max(across.values(), default=start) if lane.end is None else across.get(lane.end, start)
+    parts = [f'<line class="life" x1="{start:.1f}" x2="{end:.1f}" y1="{y:.1f}" y2="{y:.1f}"/>']
+    if lane.into is not None and lane.into in rows_of:
+        half = (rows_of[lane.into] - y) / 2
+        parts.append(f'<path class="merge" d="M{end:.1f} {y:.1f} q14 0 14 {half:.1f} t-14 {half:.1f}"/>')
+    for arrival, n in lane.rows.items():
+        radius = max(SMALLEST_DOT, LARGEST_DOT * math.sqrt(n / most))
+        centre = f'cx="{across[arrival]:.1f}" cy="{y:.1f}"'
+        if arrival == lane.first_seen:
+            parts.append(f'<circle class="birth" {centre} r="{radius + 3:.1f}"/>')
+        title = escape(f"{lane.label}, arrival {arrival + 1}: {n:,} rows")
+        parts.append(f'<circle class="rows" {centre} r="{radius:.1f}"><title>{title}</title></circle>')
+    name = lane.label if len(lane.label) <= LONGEST_LABEL else lane.label[: LONGEST_LABEL - 1] + "…"
+    key = f'<circle class="key" cx="14" cy="{y:.1f}" r="6"/>'
+    if picture is not None:
+        key = (
+            f'<rect class="key" x="1" y="{y - 13:.1f}" width="26" height="26" rx="5"/>'
+            f'<image x="3" y="{y - 11:.1f}" width="22" height="22" href="{escape(picture)}"/>'
+        )
+    ended = " ended" if lane.end is not None else ""
+    return (
+        f'<g class="lane{ended}" data-cluster="{lane.id}" style="--h:{hue(lane.id)}">{key}'
+        f'<text class="name" x="35" y="{y + 4.5:.1f}">{escape(name)}</text>{"".join(parts)}</g>'
+    )
+
+
+def _short(n: int) -> str:
+    """Write a number of rows in four places."""
+    for size, unit in ((1_000_000, "M"), (1_000, "k")):
+        if n >= 10 * size:
+            return f"{n / size:.0f}{unit}"
+        if n >= size:
+            return f"{n / size:.1f}{unit}"
+    return str(n)

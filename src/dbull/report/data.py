@@ -85,7 +85,6 @@ class Happening:
 
     kind: str
     arrival: int
-    time: str | None
     clusters: tuple[int, ...]
     text: str
 

@@ -57,7 +57,7 @@ def lanes_of(
 def happenings_of(events: Sequence[Event]) -> tuple[Happening, ...]:
     """Return all events but arrivals as sentences."""
     return tuple(
-        Happening(event.kind, event.arrival, event.time, event.clusters, _sentence(event))
+        Happening(event.kind, event.arrival, event.clusters, _sentence(event))
         for event in events
         if event.kind != "arrival"
     )

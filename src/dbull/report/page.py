@@ -11,10 +11,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from dbull.errors import SettingsError
-from dbull.report.charts import MOST_PICTURES, bars, code_map, hue, line_chart
-from dbull.report.data import ArrivalPoint, Cluster, ReportData
+from dbull.report.charts import MOST_PICTURES, bars, code_map, hue, line_chart, timeline
+from dbull.report.data import ArrivalPoint, Cluster, Happening, ReportData
 from dbull.report.images import data_uri, tiled
-from dbull.report.lanes import timeline
 from dbull.writing import check_place, replacing
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -107,13 +106,12 @@ def _charts(arrivals: tuple[ArrivalPoint, ...]) -> list[tuple[str, str, Markup]]
     ]
 
 
-def _by_arrival(data: ReportData) -> list[tuple[ArrivalPoint | None, int, list[tuple[str, str, int]]]]:
-    """Return arrival, its number, and what happened in it (kind, sentence, first cluster), latest first."""
+def _by_arrival(data: ReportData) -> list[tuple[ArrivalPoint | None, int, list[Happening]]]:
+    """Return arrival, its number, and what happened in it, latest first."""
     points = {a.number: a for a in data.arrivals}
-    told: dict[int, list[tuple[str, str, int]]] = {number: [] for number in points}
+    told: dict[int, list[Happening]] = {number: [] for number in points}
     for one in data.happenings[-MOST_HAPPENINGS:]:
-        first = one.clusters[0] if one.clusters else -1
-        told.setdefault(one.arrival, []).append((one.kind, one.text, first))
+        told.setdefault(one.arrival, []).append(one)
     latest = sorted(told, reverse=True)[:MOST_HAPPENINGS]
     return [(points.get(number), number, told[number]) for number in latest]
 

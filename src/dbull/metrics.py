@@ -1,7 +1,12 @@
-"""How well cluster ids agree with the true classes of the same rows.
+"""Scores: labels and cluster ids in, numbers out. Nothing here is ever shown to a learner.
 
 Cluster ids are names, not numbers: every score is unchanged when ids are renamed one to one. Each distinct id
 is a cluster, a noise id such as -1 included. All scores are larger-is-better and at most 1.
+
+What becomes of earlier tasks as a stream goes on is told by the score matrix R, with one row per phase of the
+stream and one column per task: ``R[i, j]`` is a score on held-out data of task j after phase i was learnt, NaN
+while task j has not been met. A phase is a run of arrivals of the same task; in a stream where no task
+comes back phases and tasks are the same thing and R is lower triangular.
 
 scikit-learn and scipy are imported by the functions that call them: tables and error messages of the command
 line need the names of the scores only, and these imports take more than a second.
@@ -15,15 +20,8 @@ from numpy.typing import ArrayLike, NDArray
 from dbull.errors import DataError
 
 SCORE_NAMES = (
-    "nmi_geometric",
-    "nmi_arithmetic",
-    "ari",
-    "homogeneity",
-    "completeness",
-    "v_measure",
-    "accuracy_top",
-    "accuracy_hungarian",
-    "purity",
+    *("nmi_geometric", "nmi_arithmetic", "ari", "homogeneity", "completeness", "v_measure"),
+    *("accuracy_top", "accuracy_hungarian", "purity"),
 )
 
 
@@ -139,6 +137,67 @@ def per_class_scores(y_true: ArrayLike, ids: ArrayLike) -> tuple[ClassScore, ...
     return tuple(scores)
 
 
+def average_score(scores: ArrayLike) -> float:
+    """Mean of the last row: all tasks met, each counted once, after the whole stream."""
+    matrix = _score_matrix(scores)
+    return float(np.nanmean(matrix[-1]))
+
+
+def forgetting_per_task(scores: ArrayLike) -> NDArray[np.float64]:
+    """Best earlier score minus final score of every task; NaN for tasks met in the last phase only.
+
+    Negative where a task ended better than it ever was before.
+
+    Returns
+    -------
+    (tasks,) float64
+    """
+    matrix = _score_matrix(scores)
+    lost = np.full(matrix.shape[1], np.nan)
+    for task in _met_before_last(matrix):
+        lost[task] = np.nanmax(matrix[:-1, task]) - matrix[-1, task]
+    return lost
+
+
+def forgetting(scores: ArrayLike) -> float | None:
+    """Mean of :func:`forgetting_per_task`; None when there is no earlier phase to compare with."""
+    return _mean_or_none(forgetting_per_task(scores))
+
+
+def backward_transfer(scores: ArrayLike) -> float | None:
+    """Final score minus the score right after a task was first learnt, mean over tasks.
+
+    Every task met before the last phase counts, the one just before it included. Positive means that later
+    data helped. None when there is no earlier phase.
+    """
+    matrix = _score_matrix(scores)
+    gained = np.full(matrix.shape[1], np.nan)
+    for task in _met_before_last(matrix):
+        column = matrix[:, task]
+        gained[task] = matrix[-1, task] - column[~np.isnan(column)][0]
+    return _mean_or_none(gained)
+
+
+def id_stability(before: ArrayLike, after: ArrayLike) -> float:
+    """Share of rows whose cluster id is the same before and after a step of learning.
+
+    Where clusters were merged, ``before`` should first be translated to present ids by the method's own
+    lineage (its ``resolve``), so that an announced merge is no break while a silent renumbering is one.
+
+    Parameters
+    ----------
+    before, after : (N,) ids of the same rows
+    """
+    first, second = np.asarray(before), np.asarray(after)
+    if first.shape != second.shape or first.ndim != 1:
+        raise DataError(
+            f"before has shape {first.shape} and after {second.shape}: both must be (N,) of the same rows"
+        )
+    if first.size == 0:
+        raise DataError("there are no rows to compare")
+    return float(np.mean(first == second))
+
+
 def _pair(y_true: ArrayLike, ids: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     truth, clusters = np.asarray(y_true), np.asarray(ids)
     for name, array in (("y_true", truth), ("ids", clusters)):
@@ -161,3 +220,29 @@ def _table(y_true: NDArray[np.int64], ids: NDArray[np.int64]) -> NDArray[np.int6
 
     table: NDArray[np.int64] = contingency_matrix(y_true, ids).astype(np.int64)
     return table
+
+
+def _met_before_last(matrix: NDArray[np.float64]) -> NDArray[np.int64]:
+    return np.flatnonzero(~np.isnan(matrix[:-1]).all(axis=0))
+
+
+def _mean_or_none(values: NDArray[np.float64]) -> float | None:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if known.size else None
+
+
+def _score_matrix(scores: ArrayLike) -> NDArray[np.float64]:
+    """Return R as (phases, tasks) float64; a task once met must be scored in every later row."""
+    matrix = np.asarray(scores, dtype=np.float64)
+    if matrix.ndim != 2 or 0 in matrix.shape:
+        raise DataError(
+            f"a score matrix is (phases, tasks) with at least one of each, got shape {matrix.shape}"
+        )
+    met = ~np.isnan(matrix)
+    if not met.any(axis=1).all():
+        raise DataError("a row of the score matrix has no score at all")
+    lost = met[:-1] & ~met[1:]
+    if lost.any():
+        row, task = np.argwhere(lost)[0]
+        raise DataError(f"task {task} has a score in row {row} of the matrix but none in row {row + 1}")
+    return matrix
