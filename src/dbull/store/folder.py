@@ -21,13 +21,7 @@ from dbull.store.contents import pack_files, read_checkpoint, remove_pruned, sha
 from dbull.store.eventlog import ancestor, event_lines, own_events, parse_events, past_events, sync_log
 from dbull.store.layout import EVENTS, LEARNED, generation_name, generation_number, ranges
 from dbull.store.learned import LearnedRecord, known_inputs, learned_lines, refuse_known, remember
-from dbull.store.manifest import (
-    FileRecord,
-    Manifest,
-    chained,
-    read_manifest,
-    wrap_manifest,
-)
+from dbull.store.manifest import FileRecord, Manifest, chained, read_manifest, wrap_manifest
 from dbull.store.writing import check_writable, publish, remove_leftovers
 
 # Ids kept free for each generation whose manifest cannot be read, when a rollback goes over it.
@@ -337,11 +331,7 @@ class ModelFolder:
         if lines:
             files[EVENTS] = FileRecord(len(text), layout.hash_bytes(text), manifest.generation)
         manifest = replace(
-            manifest,
-            rows=0,
-            n_events=len(lines),
-            log_sha256=chained(manifest.log_sha256, text),
-            files=files,
+            manifest, rows=0, n_events=len(lines), log_sha256=chained(manifest.log_sha256, text), files=files
         )
         return self._publish(manifest, {EVENTS: text})
 
