@@ -17,7 +17,7 @@ from dbull.store import layout
 from dbull.store.checking import CheckReport, check_folder
 from dbull.store.checkpoint import OWN_KINDS, Checkpoint
 from dbull.store.comparison import Difference, compare
-from dbull.store.contents import pack_files, read_checkpoint, remove_pruned, shared, verify_files
+from dbull.store.contents import file_records, pack_files, read_checkpoint, remove_pruned, verify_files
 from dbull.store.eventlog import ancestor, event_lines, own_events, parse_events, past_events, sync_log
 from dbull.store.layout import EVENTS, LEARNED, generation_name, generation_number, ranges
 from dbull.store.learned import LearnedRecord, known_inputs, learned_lines, refuse_known, remember
@@ -149,12 +149,12 @@ class ModelFolder:
             known, logged = known_inputs(self.path, before) if before.generation else ({}, True)
             refuse_known(known, inputs)
         files = pack_files(checkpoint)
-        records = shared(self.path, before, number, files)
+        records = file_records(self.path, before, number, files)
         events = [*checkpoint.events, *learned_lines(inputs)]
         text = event_lines(number, events)
         if events:
             files[EVENTS] = text
-            records |= shared(self.path, Manifest(), number, {EVENTS: text})
+            records |= file_records(self.path, Manifest(), number, {EVENTS: text})
         manifest = before.next(
             oldest=max(before.oldest, 1 if keep is None else number - keep + 1),
             note=checkpoint.note,
