@@ -19,7 +19,7 @@ from dbull.mixture.prior import MixturePrior, paper_prior
 from dbull.mixture.updates import Points, summarize
 from dbull.nets.inputs import fit_inputs
 from dbull.nets.vae import VAE, NetworkShape
-from dbull.probability.normal_wishart import sample_gaussians
+from wishart import sample_gaussians
 
 N_DIMS = 3
 

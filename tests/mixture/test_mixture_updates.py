@@ -19,7 +19,7 @@ from dbull.mixture.prior import MixturePrior, adapted_prior, paper_prior
 from dbull.mixture.stats import SufficientStats
 from dbull.mixture.updates import Points, local_step, local_summary, log_joint, memberships, summarize
 from dbull.probability import stick_breaking as sb
-from dbull.probability.normal_wishart import expected_log_density
+from wishart import expected_log_density
 
 FIELDS = ("counts", "sum_z", "sum_zz", "entropy")
 

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from dbull.errors import NumericalError, SettingsError
+from dbull.nets.augment import MaskingNoise
 from dbull.nets.pretrain import layer_pairs, stacked_denoising
 from dbull.nets.vae import VAE, NetworkShape
 
@@ -22,9 +23,9 @@ def inputs():
     return torch.tensor(rng.normal(size=(300, 3)) @ rng.normal(size=(3, 10)), dtype=torch.float32)
 
 
-def pretrain(vae, inputs, n_epochs=15, seed=0, **kwargs):
+def pretrain(vae, inputs, n_epochs=15, seed=0):
     generator = torch.Generator().manual_seed(seed)
-    return list(stacked_denoising(vae, inputs, n_epochs, generator, 3e-3, 50, **kwargs))
+    return list(stacked_denoising(vae, inputs, n_epochs, generator, 3e-3, 50))
 
 
 def test_every_layer_learns(inputs):
@@ -47,7 +48,7 @@ def test_the_whole_network_reconstructs_better(inputs):
     assert error() < 0.7 * before
 
 
-def test_reported_error_is_that_of_the_first_layer(inputs):
+def test_reported_error_is_that_of_the_first_layer(inputs, monkeypatch):
     """At rate 0 and without holes: the error of the outermost pair, by hand."""
     vae = make(10, 10, 3, "mlp", (16,), "gaussian")
     encode, decode = layer_pairs(vae)[0]
@@ -57,7 +58,8 @@ def test_reported_error_is_that_of_the_first_layer(inputs):
         inner, outer = layer_pairs(vae)[1]
         second = float((torch.relu(outer(inner(hidden))) - hidden).square().mean())
     generator = torch.Generator().manual_seed(0)
-    steps = list(stacked_denoising(vae, inputs, 1, generator, 0.0, 50, noise=0.0))
+    monkeypatch.setattr("dbull.nets.pretrain.NOISE", MaskingNoise(0.0))
+    steps = list(stacked_denoising(vae, inputs, 1, generator, 0.0, 50))
     assert steps[0][2] == pytest.approx(want, rel=1e-5)
     assert steps[1][2] == pytest.approx(second, rel=1e-5)
 

@@ -162,7 +162,7 @@ _RULES: dict[str, _Rule] = {
     "split-digits": _Rule(_of("digits"), _split(_PAIRS, 100)),
     "recurring-digits": _Rule(_of("digits"), _recurring(rounds=2)),
     "batch-digits": _Rule(_of("digits"), _batch),
-    # The paper's: 10,000 rows per pair; 1,000 an arrival, which a learner takes as two mini-batches of 500.
+    # The paper's: 10,000 rows per pair, in arrivals of 1,000; mini-batches are up to the learner.
     "split-mnist": _Rule(_of("mnist"), _split(_PAIRS, 1_000, 10_000)),
     "split-mnist-tasks": _Rule(_of("mnist"), _split(_PAIRS, 10_000, 10_000)),
     "split-mnist-classes": _Rule(_of("mnist"), _split(_SINGLES, 1_000, 5_000)),

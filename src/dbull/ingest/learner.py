@@ -111,7 +111,7 @@ class Learner:
         for piece in open_source(given, {**known, **self._tried}, self.force).pieces():
             yield self._learn(piece, tell)
             if self.dry_run:
-                self._tried = add_learned(self._tried, piece.learned, 0, again=True)
+                add_learned(self._tried, piece.learned, 0)
 
     def learn_among_others(self, path: str | os.PathLike[str], tell: Tell | None = None) -> Iterator[Learned]:
         """Learn a file as `learn` does; if another writer was first, go on from what that one wrote."""

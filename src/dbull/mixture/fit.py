@@ -22,8 +22,7 @@ class Fitted:
     prior: MixturePrior
     posterior: MixturePosterior  # from all statistics at full weight
     elbo: float  # bound on the evidence of all data, past and present
-    weight: float  # what each observation counted when structure was decided
-    bound: float  # on the evidence when each observation counts that much
+    bound: float  # on the evidence when each observation counts what it did when structure was decided
 
 
 def fit_data_set(
@@ -63,4 +62,4 @@ def fit_data_set(
     ):
         yield FitProgress("final", memory.n_components, elbo)
     memory.sort_by_size()
-    return Fitted(prior, full.posterior(memory.total), full.elbo(memory.total), search.model.weight, bound)
+    return Fitted(prior, full.posterior(memory.total), full.elbo(memory.total), bound)

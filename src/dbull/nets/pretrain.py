@@ -14,16 +14,11 @@ from dbull.nets.augment import MaskingNoise
 from dbull.nets.vae import VAE
 
 CHUNK_ROWS = 4096
+NOISE = MaskingNoise(0.2)
 
 
 def stacked_denoising(
-    vae: VAE,
-    inputs: Tensor,
-    n_epochs: int,
-    generator: torch.Generator,
-    learning_rate: float = 1e-3,
-    batch_rows: int = 256,
-    noise: float = 0.2,
+    vae: VAE, inputs: Tensor, n_epochs: int, generator: torch.Generator, learning_rate: float, batch_rows: int
 ) -> Iterator[tuple[int, int, float]]:
     """Pretrain encoder and decoder layer by layer; yields layer, epoch and mean squared error.
 
@@ -36,7 +31,6 @@ def stacked_denoising(
             "stacked pretraining gives back what the encoder sees: switch the front end off "
             "(front_end=False), and use a likelihood with one output per value"
         )
-    corrupt = MaskingNoise(noise)
     device = next(vae.parameters()).device
     hidden = inputs
     for depth, (encode, decode) in enumerate(pairs):
@@ -46,7 +40,7 @@ def stacked_denoising(
             total = 0.0
             for rows in torch.randperm(len(hidden), generator=generator).split(batch_rows):
                 target = hidden[rows].to(device)
-                code = encode(corrupt(hidden[rows], generator).to(device))
+                code = encode(NOISE(hidden[rows], generator).to(device))
                 back = decode(code if innermost else torch.relu(code))
                 # Inner layers see the output of a rectifier and must give back such.
                 loss = ((back if depth == 0 else torch.relu(back)) - target).square().mean()

@@ -34,7 +34,9 @@ def pack_files(checkpoint: Checkpoint) -> dict[str, bytes]:
     }
 
 
-def shared(model: Path, before: Manifest, number: int, files: Mapping[str, bytes]) -> dict[str, FileRecord]:
+def file_records(
+    model: Path, before: Manifest, number: int, files: Mapping[str, bytes]
+) -> dict[str, FileRecord]:
     """Return the records of all files; one that the parent has with the same content is not written again.
 
     Only what the parent lists is referred to: pruning keeps it as long as a kept generation lists it.

@@ -17,17 +17,11 @@ from dbull.store import layout
 from dbull.store.checking import CheckReport, check_folder
 from dbull.store.checkpoint import OWN_KINDS, Checkpoint
 from dbull.store.comparison import Difference, compare
-from dbull.store.contents import pack_files, read_checkpoint, remove_pruned, shared, verify_files
+from dbull.store.contents import file_records, pack_files, read_checkpoint, remove_pruned, verify_files
 from dbull.store.eventlog import ancestor, event_lines, own_events, parse_events, past_events, sync_log
 from dbull.store.layout import EVENTS, LEARNED, generation_name, generation_number, ranges
 from dbull.store.learned import LearnedRecord, known_inputs, learned_lines, refuse_known, remember
-from dbull.store.manifest import (
-    FileRecord,
-    Manifest,
-    chained,
-    read_manifest,
-    wrap_manifest,
-)
+from dbull.store.manifest import FileRecord, Manifest, chained, read_manifest, wrap_manifest
 from dbull.store.writing import check_writable, publish, remove_leftovers
 
 # Ids kept free for each generation whose manifest cannot be read, when a rollback goes over it.
@@ -155,12 +149,12 @@ class ModelFolder:
             known, logged = known_inputs(self.path, before) if before.generation else ({}, True)
             refuse_known(known, inputs)
         files = pack_files(checkpoint)
-        records = shared(self.path, before, number, files)
+        records = file_records(self.path, before, number, files)
         events = [*checkpoint.events, *learned_lines(inputs)]
         text = event_lines(number, events)
         if events:
             files[EVENTS] = text
-            records |= shared(self.path, Manifest(), number, {EVENTS: text})
+            records |= file_records(self.path, Manifest(), number, {EVENTS: text})
         manifest = before.next(
             oldest=max(before.oldest, 1 if keep is None else number - keep + 1),
             note=checkpoint.note,
@@ -337,11 +331,7 @@ class ModelFolder:
         if lines:
             files[EVENTS] = FileRecord(len(text), layout.hash_bytes(text), manifest.generation)
         manifest = replace(
-            manifest,
-            rows=0,
-            n_events=len(lines),
-            log_sha256=chained(manifest.log_sha256, text),
-            files=files,
+            manifest, rows=0, n_events=len(lines), log_sha256=chained(manifest.log_sha256, text), files=files
         )
         return self._publish(manifest, {EVENTS: text})
 

@@ -36,15 +36,12 @@ class LearnedRecord:
     bytes: int = 0
 
 
-def add_learned(
-    known: Mapping[str, LearnedRecord], inputs: Sequence[LearnedInput], generation: int, *, again: bool
-) -> dict[str, LearnedRecord]:
-    """Return the list with the inputs of a generation added; refuse known ones unless `again`."""
-    if not again:
-        refuse_known(known, inputs)
-    result = dict(known)
-    _add(result, inputs, generation)
-    return result
+def add_learned(known: dict[str, LearnedRecord], inputs: Iterable[LearnedInput], generation: int) -> None:
+    """Add the inputs of a generation to the list."""
+    for one in inputs:
+        before = known.get(one.sha256)
+        times = 1 if before is None else before.times + 1
+        known[one.sha256] = LearnedRecord(generation, one.name, one.rows, times, one.bytes)
 
 
 def refuse_known(known: Mapping[str, LearnedRecord], inputs: Iterable[LearnedInput]) -> None:
@@ -87,7 +84,7 @@ def known_inputs(model: Path, manifest: Manifest) -> tuple[dict[str, LearnedReco
         mark = b'{"generation": %d, "kind": "learned", ' % number
         own = b"".join(line + b"\n" for line in data.split(b"\n") if line.startswith(mark))
         where = f"{model}: events of generation {number}"
-        _add(known, read_inputs(parse_events(own, number, where), where), number)
+        add_learned(known, read_inputs(parse_events(own, number, where), where), number)
     _keep(manifest.sha256, known)
     return known, logged
 
@@ -96,7 +93,7 @@ def remember(before: str | None, after: str, inputs: Sequence[LearnedInput], gen
     """Let the list of one manifest become that of the next."""
     known = {} if before is None else _KNOWN.pop(before, None)
     if known is not None:
-        _add(known, inputs, generation)
+        add_learned(known, inputs, generation)
         _keep(after, known)
 
 
@@ -104,13 +101,6 @@ def _keep(sha256: str, known: dict[str, LearnedRecord]) -> None:
     _KNOWN[sha256] = known
     while len(_KNOWN) > _MOST_KNOWN:
         del _KNOWN[next(iter(_KNOWN))]
-
-
-def _add(known: dict[str, LearnedRecord], inputs: Iterable[LearnedInput], generation: int) -> None:
-    for one in inputs:
-        before = known.get(one.sha256)
-        times = 1 if before is None else before.times + 1
-        known[one.sha256] = LearnedRecord(generation, one.name, one.rows, times, one.bytes)
 
 
 def _read_list(model: Path, number: int) -> dict[str, LearnedRecord]:
