@@ -4,7 +4,7 @@ Cluster ids are names, not numbers: every score is unchanged when ids are rename
 is a cluster, a noise id such as -1 included. All scores are larger-is-better and at most 1.
 
 What becomes of earlier tasks as a stream goes on is told by the score matrix R, with one row per phase of the
-stream and one column per task: ``R[i, j]`` is a score on held-out data of task j after phase i was learnt, NaN
+stream and one column per task: ``R[i, j]`` is a score on held-out data of task j after phase i, NaN
 while task j has not been met. A phase is a run of arrivals of the same task; in a stream where no task
 comes back phases and tasks are the same thing and R is lower triangular.
 
