@@ -6,9 +6,10 @@ Each of them is a subclass that learns clusters of the codes in its own way and 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
+from time import perf_counter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,7 +26,16 @@ from dbull.lifelong.inference import CHUNK_ROWS, encode_rows, padded
 from dbull.lifelong.objective import FrozenMixture
 from dbull.lifelong.past import encoder_fingerprint
 from dbull.lifelong.settings import RECIPES, Recipe, TrainingSettings, epochs_for
-from dbull.lifelong.training import Clock, Progress, Trainer, TrainingRows, layer_by_layer, represent
+from dbull.lifelong.training import (
+    Clock,
+    EpochTerms,
+    Progress,
+    Trainer,
+    TrainingRows,
+    decayed,
+    layer_by_layer,
+    represent,
+)
 from dbull.methods.base import as_tensor, check_rows, drained, new_seed, unchanged_on_failure
 from dbull.methods.dbull_choices import augmentation, image_shape_of, networks
 from dbull.methods.storage import Stored
@@ -53,6 +63,25 @@ def descend(optimiser: Adam | torch.optim.SGD, loss: Tensor, what: str) -> float
     loss.backward()
     optimiser.step()
     return value
+
+
+def together(
+    trainer: Trainer,
+    parameters: Iterable[Tensor],
+    step: Callable[[Adam, Tensor, Tensor], Tensor],
+    clock: Clock,
+) -> Iterator[Progress]:
+    """Train networks and clusters. `step` learns the values and inputs of one batch, and sums its terms."""
+    n_epochs, rate = trainer.settings.joint_epochs, trainer.settings.joint_learning_rate
+    n_rows, optimiser = len(trainer.rows.values), Adam(parameters, rate)
+    for epoch in range(n_epochs):
+        started, sums = perf_counter(), torch.zeros(())
+        optimiser.learning_rate = decayed(rate, epoch / n_epochs)
+        for rows in trainer.batches():
+            values, inputs = trainer.shown(rows)
+            sums = sums + step(optimiser, values.to(trainer.device), inputs.to(trainer.device))
+        terms = EpochTerms(*(sums / n_rows).tolist(), rows_per_second=n_rows / (perf_counter() - started))
+        yield clock.now("joint", epoch, n_epochs, terms=terms)
 
 
 @torch.no_grad()
@@ -116,40 +145,34 @@ class AutoencoderMethod(
         A fit that fails leaves the estimator as it was.
         """
         with unchanged_on_failure(self):
-            self._fit(X)
+            self.check_parameters()
+            min_rows = max(2, getattr(self, "n_clusters", None) or 2)
+            rows = as_tensor(check_rows(self, X, reset=True, min_rows=min_rows, keep_float32=True))
+            self._seed = new_seed(self.random_state)
+            trainer = self._prepare(rows, self._seed)
+            self._view, self._vae = trainer.view, trainer.vae
+            clock = Clock(trainer.settings.epochs + trainer.settings.joint_epochs)
+            self._follow(chain(self._pretrain(trainer, clock), self._learn_clusters(trainer, clock)), clock)
+            self.__dict__.pop("origin_", None)  # another model than the one that was saved
+            self._n_features_out = self._vae.shape.latent_dim
+            self.labels_ = self._answer_inputs(self._inputs(rows)).argmax(1).numpy()
         return self
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
         """Return the id of the most probable cluster of each row."""
-        ids: NDArray[np.int64] = self._answer(X).argmax(1).numpy()
-        return ids
+        return self._answer(X).argmax(1).numpy()
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the probability of each cluster for each row; columns are cluster ids."""
-        proba: NDArray[np.float64] = self._answer(X).exp().numpy()
-        return proba
+        return self._answer(X).exp().numpy()
 
     def transform(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the code of each row, (n_samples, latent_dim)."""
-        codes: NDArray[np.float64] = self._encode(self._inputs(self._rows(X))).numpy()
-        return codes
+        return self._encode(self._inputs(self._rows(X))).numpy()
 
     def __sklearn_is_fitted__(self) -> bool:
         """Return whether a data set has been learned to the end."""
         return hasattr(self, "_n_features_out")
-
-    def _fit(self, X: ArrayLike) -> None:
-        self.check_parameters()
-        min_rows = max(2, getattr(self, "n_clusters", None) or 2)
-        rows = as_tensor(check_rows(self, X, reset=True, min_rows=min_rows, keep_float32=True))
-        self._seed = new_seed(self.random_state)
-        trainer = self._prepare(rows, self._seed)
-        self._view, self._vae = trainer.view, trainer.vae
-        clock = Clock(trainer.settings.epochs + trainer.settings.joint_epochs)
-        self._follow(chain(self._pretrain(trainer, clock), self._learn_clusters(trainer, clock)), clock)
-        self.__dict__.pop("origin_", None)  # another model than the one that was saved
-        self._n_features_out = self._vae.shape.latent_dim
-        self.labels_ = self._answer_inputs(self._inputs(rows)).argmax(1).numpy()
 
     def _prepare(self, rows: Tensor, seed: int, learned: tuple[InputView, VAE] | None = None) -> Trainer:
         """Resolve "auto" for a data set. `learned` is what earlier data sets left, else all is made new."""

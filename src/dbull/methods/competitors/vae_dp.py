@@ -66,12 +66,8 @@ class VAEDP(AutoencoderMethod):
     max_clusters: int = 1000
 
     def _unfitted(self, seed: int) -> DPMixture:
-        return DPMixture(
-            concentration=self.concentration,
-            max_evidence=self.max_evidence,
-            max_clusters=self.max_clusters,
-            random_state=seed,
-        )
+        shared = ("concentration", "max_evidence", "max_clusters")
+        return DPMixture(**{name: getattr(self, name) for name in shared}, random_state=seed)
 
     def _usual_joint_epochs(self, n_epochs: int) -> int:
         return 0
