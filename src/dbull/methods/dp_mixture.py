@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClusterMixin, DensityMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
 
 from dbull.codec.mixture import pack_memory, pack_posterior, unpack_memory, unpack_posterior
 from dbull.codec.networks import Tensors
@@ -27,6 +26,7 @@ from dbull.mixture.prior import paper_prior
 from dbull.mixture.settings import FitSettings, SearchSettings
 from dbull.mixture.updates import Points, local_step, log_predictive, most_probable
 from dbull.probability.normal_wishart import expected_covariance
+from dbull.store import Checkpoint
 
 FAR = 1e6  # in standard deviations of the first data set: how far out rows are told apart
 LARGEST = 1e100  # the same for data taken as they are; squares stay in the range of float64
@@ -273,7 +273,7 @@ class DPMixture(Stored, ClusterMixin, DensityMixin, BaseEstimator):
         ids = np.array(self.memory_.ids, dtype=np.int64)
         return ids.take(most_probable(self._posterior, points).numpy())
 
-    def _pack(self) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
+    def _pack(self) -> Checkpoint:
         tensors = {**pack_memory(self.memory_), **pack_posterior(self._posterior)}
         coords = {name: torch.from_numpy(getattr(self._coords, name)) for name in ("shift", "scale")}
         document = {
@@ -284,7 +284,9 @@ class DPMixture(Stored, ClusterMixin, DensityMixin, BaseEstimator):
             "limit": self._coords.limit,
             "components": {"ids": list(self.memory_.ids), "n_given": self.memory_.n_given},
         }
-        return {"mixture": tensors, "coordinates": coords}, document
+        return Checkpoint(
+            {"mixture": tensors, "coordinates": coords}, {"learner": document}, ids_given=self.memory_.n_given
+        )
 
     def _unpack(self, tensors: Tensors, document: object, ids_given: int, where: str) -> int:
         told = check_fields(document, where, DOCUMENT)
@@ -300,6 +302,3 @@ class DPMixture(Stored, ClusterMixin, DensityMixin, BaseEstimator):
         self.elbo_ = math.nan if told["elbo"] is None else told["elbo"]
         self._publish(posterior)
         return len(shift)
-
-    def _ids_given(self) -> int:
-        return self.memory_.n_given

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from dbull.documents import check_fields, fail
@@ -33,16 +32,6 @@ AUGMENTATIONS: dict[str, type[ImageShifts] | type[MaskingNoise]] = {
 CUSTOM = "custom"  # an augmentation that the caller must give again
 RENAMED = {"n_neighbours": "n_neighbors"}  # former names of parameters, which models of long ago have
 UNUSED = "deprecated"
-
-
-def check_parameters(model: BaseEstimator, otherwise: Mapping[str, Check]) -> None:
-    """Name the first parameter of an estimator that has a value it cannot have."""
-    parameters = model.get_params(deep=False)
-    for name, check in {**ALLOWED, **otherwise}.items():
-        if name in parameters:
-            check(name, parameters[name])
-    if parameters.get("kind") == "images" and parameters["image_shape"] is None:
-        raise SettingsError("kind='images' needs image_shape, e.g. image_shape=(28, 28)")
 
 
 def check_truth(name: str, value: Any, auto: bool = False) -> None:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
 
 from dbull.codec.learner import pack_state, unpack_state
 from dbull.codec.networks import Tensors, fitting
@@ -24,10 +23,10 @@ from dbull.errors import ModelFileError, SettingsError
 from dbull.ledger import Event, Ledger
 from dbull.lifelong.state import LearnerState
 from dbull.methods.parameters import (
+    ALLOWED,
     Check,
     anything,
     check_device,
-    check_parameters,
     device_here,
     pack_parameters,
     unpack_parameters,
@@ -112,44 +111,31 @@ class Stored:
 
     def check_parameters(self) -> None:
         """Name the first parameter that has a value it cannot have; `fit` does this too."""
-        check_parameters(self, self._allowed)
+        parameters = self.get_params(deep=False)  # type: ignore[attr-defined]
+        for name, check in {**ALLOWED, **self._allowed}.items():
+            if name in parameters:
+                check(name, parameters[name])
+        if parameters.get("kind") == "images" and parameters["image_shape"] is None:
+            raise SettingsError("kind='images' needs image_shape, e.g. image_shape=(28, 28)")
 
-    def _pack(self) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
-        """Return groups of tensors and a document of plain values: all that was learned."""
+    def _pack(self) -> Checkpoint:
+        """Return all that was learned: groups of tensors, documents of plain values, the facts about both."""
         raise NotImplementedError
 
     def _unpack(self, tensors: Tensors, document: object, ids_given: int, where: str) -> int:
         """Become what `_pack` gave, and return the number of columns of the data."""
         raise NotImplementedError
 
-    def _encoder_fingerprint(self) -> str | None:
-        return None
-
-    def _ids_given(self) -> int:
-        return self.n_clusters_
-
     # A learner of streams has more to tell.
 
     def _check_savable(self) -> None:
         check_is_fitted(self)
 
-    def _checkpoint(self, provenance: Provenance) -> Checkpoint:
-        """Return what is stored beside parameters and columns."""
-        tensors, learner = self._pack()
-        return Checkpoint(
-            tensors=tensors,
-            documents={"learner": learner},
-            encoder_fingerprint=self._encoder_fingerprint(),
-            ids_given=self._ids_given(),
-        )
-
     def _become(self, checkpoint: Checkpoint, place: Path, earlier: Callable[[], list[Event]] | None) -> int:
-        """Undo `_checkpoint`, and return the number of columns; `earlier` gives the events so far."""
-        where = str(place / "learner.json")
+        """Undo `_pack`, and return the number of columns; `earlier` gives the events so far."""
+        where, learner = str(place / "learner.json"), checkpoint.documents["learner"]
         with fitting(where):
-            return self._unpack(
-                checkpoint.tensors, checkpoint.documents["learner"], checkpoint.ids_given, where
-            )
+            return self._unpack(checkpoint.tensors, learner, checkpoint.ids_given, where)
 
     def _ledger(self) -> Ledger:
         return Ledger()
@@ -181,16 +167,13 @@ class StoredLearner(Stored):
         if not hasattr(self, "state_"):  # a pretrained one has learned no cluster yet
             check_is_fitted(self)
 
-    def _checkpoint(self, provenance: Provenance) -> Checkpoint:
+    def _pack(self) -> Checkpoint:
         ledger, elbo = self.state_.ledger, getattr(self, "elbo_", None)
         tensors, learner = pack_state(self.state_)
         return Checkpoint(
             tensors=tensors,
             documents={"learner": learner, "clusters": ledger.to_json(since=ledger.n_events)},
-            settings={
-                "reading": dict(provenance.reading),
-                "elbo": elbo if elbo is not None and np.isfinite(elbo) else None,
-            },
+            settings={"elbo": elbo if elbo is not None and np.isfinite(elbo) else None},
             encoder_fingerprint=self.state_.fingerprint or None,
             ids_given=ledger.ids_given,
         )
@@ -224,7 +207,8 @@ def save(
     model.check_parameters()
     folder, parent = _place_for(model, path)
     provenance, time = provenance or Provenance(), now()
-    content = model._checkpoint(provenance)
+    content = model._pack()
+    reading = {"reading": dict(provenance.reading)} if "reading" in model._settings_read else {}
     names = getattr(model, "feature_names_in_", None)
     columns = {"names": None if names is None else [str(name) for name in names]}
     ledger = model._ledger()
@@ -233,7 +217,12 @@ def save(
         content,
         documents={**content.documents, "columns": columns},
         events=[{**event.to_json(), "time": event.time or time} for event in events],
-        settings={"method": model.stored_as, "parameters": pack_parameters(model), **content.settings},
+        settings={
+            "method": model.stored_as,
+            "parameters": pack_parameters(model),
+            **reading,
+            **content.settings,
+        },
         data_schema={"n_columns": int(model.n_features_in_), "named": names is not None},
         learned_inputs=tuple(provenance.learned),
         note=note,
@@ -287,7 +276,7 @@ def load_generation(folder: ModelFolder, loaded: Loaded, *, events: bool = False
         raise ModelFileError(
             f"{place}: is a model of {method!r:.40} and not of DBULL; use dbull.load in Python"
         )
-    model: DBULL = _restored(folder, loaded, events)
+    model: DBULL = _restored(folder, loaded, events, None, None)
     return model
 
 
@@ -306,11 +295,7 @@ def told_events(
 
 
 def _restored(
-    folder: ModelFolder,
-    loaded: Loaded,
-    events: bool,
-    augment: Augmentation | None = None,
-    device: str | None = None,
+    folder: ModelFolder, loaded: Loaded, events: bool, augment: Augmentation | None, device: str | None
 ) -> Any:
     """Return the model of a generation that was read."""
     checkpoint, place, method = loaded.checkpoint, folder.folder(loaded.generation), _method_of(loaded)

@@ -43,6 +43,7 @@ from dbull.nets.adam import Adam
 from dbull.nets.augment import Augmentation
 from dbull.nets.inputs import InputView, fit_inputs, guess_kind
 from dbull.nets.vae import VAE
+from dbull.store import Checkpoint
 
 NARROW = 10  # of so few columns none can be spared: a hole in a row makes it another row
 WIDTH_PER_COLUMN = 16  # no layer is wider than so many times the data, unless asked for
@@ -80,8 +81,9 @@ def together(
         for rows in trainer.batches():
             values, inputs = trainer.shown(rows)
             sums = sums + step(optimiser, values.to(trainer.device), inputs.to(trainer.device))
-        terms = EpochTerms(*(sums / n_rows).tolist(), rows_per_second=n_rows / (perf_counter() - started))
-        yield clock.now("joint", epoch, n_epochs, terms=terms)
+        terms = EpochTerms(*(sums / n_rows).tolist())
+        speed = n_rows / (perf_counter() - started)
+        yield clock.now("joint", epoch, n_epochs, terms=replace(terms, rows_per_second=speed))
 
 
 @torch.no_grad()
@@ -102,6 +104,7 @@ class AutoencoderMethod(
     told_shape_as = "image_shape"  # the runner fills this in for images
     watched_as = "callback"  # the runner listens here; who listens decides no number and is no setting
     _stored_facts: ClassVar[dict[str, Reader]] = {}  # plain values of the clusters
+    _joint_epochs: ClassVar[int | None] = None  # usual epochs with clusters; None: as many as before
     _joint_rate: ClassVar[float] = 1.0  # usual learning rate with clusters, as a share of that before
 
     kind: str = "auto"
@@ -122,10 +125,6 @@ class AutoencoderMethod(
     def _learn_clusters(self, trainer: Trainer, clock: Clock) -> Iterator[Progress]:
         """Learn clusters, the autoencoder being trained; set `n_clusters_` and what answers need."""
         raise NotImplementedError
-
-    def _usual_joint_epochs(self, n_epochs: int) -> int:
-        """Return how long networks and clusters are learned together where nothing is said."""
-        return n_epochs
 
     def _recipe(self, kind: str) -> Recipe:
         """Return what "auto" means for a kind of data."""
@@ -152,7 +151,11 @@ class AutoencoderMethod(
             trainer = self._prepare(rows, self._seed)
             self._view, self._vae = trainer.view, trainer.vae
             clock = Clock(trainer.settings.epochs + trainer.settings.joint_epochs)
-            self._follow(chain(self._pretrain(trainer, clock), self._learn_clusters(trainer, clock)), clock)
+            before = (
+                layer_by_layer(trainer, clock),
+                represent(trainer, trainer.settings.schedule(True, True), clock, self._prior(trainer)),
+            )
+            self._follow(chain(*before, self._learn_clusters(trainer, clock)), clock)
             self.__dict__.pop("origin_", None)  # another model than the one that was saved
             self._n_features_out = self._vae.shape.latent_dim
             self.labels_ = self._answer_inputs(self._inputs(rows)).argmax(1).numpy()
@@ -216,17 +219,14 @@ class AutoencoderMethod(
         return replace(
             usual,
             epochs=epochs,
-            joint_epochs=int(chosen("joint_epochs", self._usual_joint_epochs(epochs))),
+            joint_epochs=int(
+                chosen("joint_epochs", epochs if self._joint_epochs is None else self._joint_epochs)
+            ),
             stacked_epochs=max(1, epochs // 4) if self.pretraining == "stacked" else 0,
             batch_size=batch_size,
             learning_rate=rate,
             joint_learning_rate=float(chosen("joint_learning_rate", self._joint_rate * rate)),
         )
-
-    def _pretrain(self, trainer: Trainer, clock: Clock) -> Iterator[Progress]:
-        """Train the networks before there are clusters."""
-        yield from layer_by_layer(trainer, clock)
-        yield from represent(trainer, trainer.settings.schedule(True, True), clock, self._prior(trainer))
 
     def _follow(self, learning: Iterator[Progress], clock: Clock) -> None:
         """Learn to the end, and tell who listens."""
@@ -240,7 +240,7 @@ class AutoencoderMethod(
 
     # What follows is for `save` and `dbull.load`.
 
-    def _pack_clusters(self) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
+    def _pack_clusters(self) -> tuple[Tensors, dict[str, Any]]:
         """Return what was learned beside the networks: groups of tensors, and plain values."""
         raise NotImplementedError
 
@@ -248,10 +248,15 @@ class AutoencoderMethod(
         """Set the fitted attributes from what `_pack_clusters` gave; the networks are there already."""
         raise NotImplementedError
 
-    def _pack(self) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
+    def _pack(self) -> Checkpoint:
         tensors, networks = pack_networks(self._view, self._vae)
         clusters, facts = self._pack_clusters()
-        return {**tensors, **clusters}, {**networks, "clusters": facts}
+        return Checkpoint(
+            {**tensors, **clusters},
+            {"learner": {**networks, "clusters": facts}},
+            encoder_fingerprint=encoder_fingerprint(self._vae),
+            ids_given=self.n_clusters_,
+        )
 
     def _unpack(self, tensors: Tensors, document: object, ids_given: int, where: str) -> int:
         told = check_fields(document, where, {**NETWORKS, "clusters": object_of(self._stored_facts)})
@@ -259,9 +264,6 @@ class AutoencoderMethod(
         self._unpack_clusters(tensors, told["clusters"], where)
         self._n_features_out = self._vae.shape.latent_dim
         return self._vae.shape.n_values
-
-    def _encoder_fingerprint(self) -> str:
-        return encoder_fingerprint(self._vae)
 
     # What follows turns arrays into codes.
 

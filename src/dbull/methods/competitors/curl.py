@@ -266,7 +266,7 @@ class CURL(AutoencoderMethod):
         counts = network.counts[: network.n_active].cpu()
         self.weights_ = (counts / counts.sum()).numpy()
 
-    def _pack_clusters(self) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
+    def _pack_clusters(self) -> tuple[Tensors, dict[str, Any]]:
         poor = self._poor
         rows = [torch.zeros(0, self._vae.shape.n_values), *(part.cpu() for part in poor.rows)]
         tensors = {"clusters": self._network.components(), "poor": {"rows": torch.cat(rows)}}

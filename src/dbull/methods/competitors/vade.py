@@ -171,7 +171,7 @@ class VaDE(AutoencoderMethod):
         self.variances_ = mixture.log_vars.exp().numpy()
         self.n_clusters_ = len(mixture.means)
 
-    def _pack_clusters(self) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
+    def _pack_clusters(self) -> tuple[Tensors, dict[str, Any]]:
         return {"clusters": dict(self._mixture.state_dict())}, {}
 
     def _unpack_clusters(self, tensors: Tensors, told: dict[str, Any], where: str) -> None:
