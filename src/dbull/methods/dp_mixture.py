@@ -259,11 +259,9 @@ class DPMixture(Stored, ClusterMixin, DensityMixin, BaseEstimator):
         self.cluster_ids_ = ids[order]
         self.n_clusters_ = len(ids)
         # The posterior stays in the order of size, on which its sticks depend; what is shown follows the ids.
-        self._order = order
-        self._posterior = posterior
-        self.weights_ = mean_weights(self._posterior).numpy()[order]
+        self._order, self._posterior, components = order, posterior, posterior.components
+        self.weights_ = mean_weights(posterior).numpy()[order]
         self.counts_ = self.memory_.total.counts.numpy()[order]
-        components = self._posterior.components
         self.means_ = components.mean.numpy()[order] * self._coords.scale + self._coords.shift
         outer = self._coords.scale[:, None] * self._coords.scale
         self.covariances_ = expected_covariance(components).numpy()[order] * outer

@@ -128,9 +128,6 @@ class Stored:
 
     # A learner of streams has more to tell.
 
-    def _check_savable(self) -> None:
-        check_is_fitted(self)
-
     def _become(self, checkpoint: Checkpoint, place: Path, earlier: Callable[[], list[Event]] | None) -> int:
         """Undo `_pack`, and return the number of columns; `earlier` gives the events so far."""
         where, learner = str(place / "learner.json"), checkpoint.documents["learner"]
@@ -162,10 +159,6 @@ class StoredLearner(Stored):
         self.cluster_ids_ = np.array(state.cluster_ids, dtype=np.int64)
         self.weights_ = state.weights.numpy()
         self._n_features_out = state.vae.shape.latent_dim
-
-    def _check_savable(self) -> None:
-        if not hasattr(self, "state_"):  # a pretrained one has learned no cluster yet
-            check_is_fitted(self)
 
     def _pack(self) -> Checkpoint:
         ledger, elbo = self.state_.ledger, getattr(self, "elbo_", None)
@@ -203,12 +196,15 @@ def save(
     model: Stored, path: str | os.PathLike[str], note: str = "", provenance: Provenance | None = None
 ) -> Manifest:
     """Write a model as the next generation of a folder; see `Stored.save`."""
-    model._check_savable()
+    if not hasattr(model, "state_"):  # a pretrained learner has learned no cluster yet
+        check_is_fitted(model)
     model.check_parameters()
     folder, parent = _place_for(model, path)
     provenance, time = provenance or Provenance(), now()
     content = model._pack()
-    reading = {"reading": dict(provenance.reading)} if "reading" in model._settings_read else {}
+    settings: dict[str, Any] = {"method": model.stored_as, "parameters": pack_parameters(model)}
+    if "reading" in model._settings_read:
+        settings["reading"] = dict(provenance.reading)
     names = getattr(model, "feature_names_in_", None)
     columns = {"names": None if names is None else [str(name) for name in names]}
     ledger = model._ledger()
@@ -217,12 +213,7 @@ def save(
         content,
         documents={**content.documents, "columns": columns},
         events=[{**event.to_json(), "time": event.time or time} for event in events],
-        settings={
-            "method": model.stored_as,
-            "parameters": pack_parameters(model),
-            **reading,
-            **content.settings,
-        },
+        settings={**settings, **content.settings},
         data_schema={"n_columns": int(model.n_features_in_), "named": names is not None},
         learned_inputs=tuple(provenance.learned),
         note=note,

@@ -287,21 +287,15 @@ class CURL(AutoencoderMethod):
         self._adopt(network, PoorRows(**{name: told[name] for name in POOR}, rows=waiting))
 
     def _log_q(self, network: CurlNetwork, inputs: Tensor) -> Tensor:
-        """Return log q(y | x), (N, n), float64 on the CPU."""
-
-        def answer(chunk: Tensor) -> Tensor:
-            log_q = network.posterior(chunk.to(network.prior_means.device)).log_q
-            return torch.log_softmax(log_q.cpu().to(torch.float64), dim=1)  # sums to 1 in float64
-
-        return in_chunks(answer, inputs)
+        """Return log q(y | x), (N, n), float64 on the CPU; made to sum to 1 in float64."""
+        return in_chunks(lambda some: network.posterior(some).log_q.cpu().double().log_softmax(1), inputs)
 
     def _answer_inputs(self, inputs: Tensor) -> Tensor:
         return self._log_q(self._network, inputs)
 
     def _encode(self, inputs: Tensor) -> Tensor:
         def most_probable(chunk: Tensor) -> Tensor:
-            q = self._network.posterior(chunk.to(self._network.prior_means.device))
-            best = q.log_q.argmax(1)
-            return q.mean[torch.arange(len(chunk)), best].cpu().to(torch.float64)
+            q = self._network.posterior(chunk)
+            return q.mean[torch.arange(len(chunk)), q.log_q.argmax(1)].cpu().to(torch.float64)
 
         return in_chunks(most_probable, inputs)
