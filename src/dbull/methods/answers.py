@@ -101,7 +101,8 @@ class LearnedClusters(
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the probability of each cluster for each row; columns as in `cluster_ids_`."""
-        return self.state_.log_proba(self._encode(self._rows(X))).exp().numpy()
+        codes = self._encode(self._rows(X))
+        return self.state_.log_proba(codes).exp().numpy()
 
     def score_samples(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return a lower bound on the log density of each row.
@@ -109,7 +110,8 @@ class LearnedClusters(
         The expectation over codes is that of four fixed draws. With encoder="identity" the log predictive
         density itself.
         """
-        values = self.state_.view.values(self._rows(X))
+        rows = self._rows(X)
+        values = self.state_.view.values(rows)
         return bounds_of(self.state_, values, self.state_.view.inputs(values)).numpy()
 
     def score(self, X: ArrayLike, y: object = None) -> float:

@@ -26,8 +26,7 @@ from dbull.methods.parameters import (
     ALLOWED,
     Check,
     anything,
-    check_device,
-    device_here,
+    choose_device,
     pack_parameters,
     unpack_parameters,
 )
@@ -301,7 +300,7 @@ def _restored(
     settings = check_fields(dict(checkpoint.settings), f"{where}.settings", kind._settings_read)
     parameters = unpack_parameters(kind, settings["parameters"], augment, where)
     if hasattr(kind, "device"):
-        parameters["device"] = _chosen_device(parameters.get("device"), device, where)
+        parameters["device"] = choose_device(parameters.get("device"), device, where)
     elif device is not None:
         raise SettingsError(f"{place}: a model of {kind.__name__} has no device; load it without")
     model = kind(**parameters)
@@ -322,16 +321,6 @@ def _restored(
 
 def _method_of(loaded: Loaded) -> Any:
     return loaded.checkpoint.settings.get("method", "dbull")
-
-
-def _chosen_device(stored: Any, asked: str | None, where: str) -> str:
-    """Return where stored networks go: where the caller says, else where they were, if that is here."""
-    if asked is not None:
-        check_device("device", asked)
-        return str(asked)
-    if not isinstance(stored, str):
-        fail(where, f"device is {stored!r:.50}")
-    return device_here(stored)
 
 
 def _set_columns(model: Stored, document: object, where: str, n_columns: int) -> None:

@@ -215,13 +215,12 @@ class AutoencoderMethod(
         usual_rate = usual.learning_rate * min(MOST_RATE, max(1.0, math.sqrt(WIDE / width)))
         batch_size = int(chosen("batch_size", usual_batch))
         epochs = int(chosen("epochs", epochs_for(n_rows, batch_size, *recipe.epoch_range)))
+        usual_joint = epochs if self._joint_epochs is None else self._joint_epochs
         rate = float(chosen("learning_rate", usual_rate))
         return replace(
             usual,
             epochs=epochs,
-            joint_epochs=int(
-                chosen("joint_epochs", epochs if self._joint_epochs is None else self._joint_epochs)
-            ),
+            joint_epochs=int(chosen("joint_epochs", usual_joint)),
             stacked_epochs=max(1, epochs // 4) if self.pretraining == "stacked" else 0,
             batch_size=batch_size,
             learning_rate=rate,
