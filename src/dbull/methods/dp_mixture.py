@@ -17,7 +17,7 @@ from dbull.codec.mixture import pack_memory, pack_posterior, unpack_memory, unpa
 from dbull.codec.networks import Tensors
 from dbull.documents import Reader, check_fields, fail, list_of, number, object_of, or_none, whole
 from dbull.errors import DataError
-from dbull.methods.base import check_number, check_rows, drained, new_seed, unchanged_on_failure
+from dbull.methods.base import check_number, check_rows, drained, draw_points, new_seed, unchanged_on_failure
 from dbull.methods.storage import Stored
 from dbull.mixture.fit import fit_data_set
 from dbull.mixture.memory import StatsMemory
@@ -182,11 +182,7 @@ class DPMixture(Stored, ClusterMixin, DensityMixin, BaseEstimator):
         check_number("n_samples", n_samples, at_least=1, whole=True)
         rng = check_random_state(self.random_state)
         which = rng.choice(self.n_clusters_, size=n_samples, p=self.weights_)
-        noise = rng.standard_normal((n_samples, self.n_features_in_))
-        components = self._posterior.components
-        roots = np.linalg.cholesky(expected_covariance(components).numpy())[self._order]
-        centres = components.mean.numpy()[self._order]
-        inner = centres[which] + np.einsum("nij,nj->ni", roots[which], noise)
+        inner = draw_points(self._posterior.components, self._order[which], rng)
         return inner * self._coords.scale + self._coords.shift, self.cluster_ids_[which]
 
     def __sklearn_is_fitted__(self) -> bool:
