@@ -8,7 +8,6 @@ from typer import Option
 from dbull.cli.options import Generation, Model
 from dbull.cli.output import say
 from dbull.documents import as_text
-from dbull.writing import now
 
 
 def report(
@@ -25,7 +24,7 @@ def report(
 
     Example: `dbull report model -o report.html`
     """
-    from dbull.methods.storage import load_generation
+    from dbull.methods.storage import load_generation, now
     from dbull.report import build_report, check_target, write_report
     from dbull.store import ModelFolder
 

@@ -19,10 +19,9 @@ from dbull.lifelong.inference import CHUNK_ROWS, bounds_of, decode_codes, encode
 from dbull.lifelong.novelty import Strangeness, strangeness
 from dbull.lifelong.settings import OUTLIER_STD
 from dbull.lifelong.state import LearnerState
-from dbull.methods.base import as_tensor, check_number, check_rows
+from dbull.methods.base import as_tensor, check_number, check_rows, draw_points
 from dbull.methods.storage import StoredLearner
 from dbull.mixture.posterior import mean_weights
-from dbull.probability.normal_wishart import expected_covariance
 
 Model = TypeVar("Model", bound="LearnedClusters")
 
@@ -101,7 +100,8 @@ class LearnedClusters(
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the probability of each cluster for each row; columns as in `cluster_ids_`."""
-        return self.state_.log_proba(self._encode(self._rows(X))).exp().numpy()
+        codes = self._encode(self._rows(X))
+        return self.state_.log_proba(codes).exp().numpy()
 
     def score_samples(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return a lower bound on the log density of each row.
@@ -109,7 +109,8 @@ class LearnedClusters(
         The expectation over codes is that of four fixed draws. With encoder="identity" the log predictive
         density itself.
         """
-        values = self.state_.view.values(self._rows(X))
+        rows = self._rows(X)
+        values = self.state_.view.values(rows)
         return bounds_of(self.state_, values, self.state_.view.inputs(values)).numpy()
 
     def score(self, X: ArrayLike, y: object = None) -> float:
@@ -138,11 +139,7 @@ class LearnedClusters(
         if cluster is not None:
             weights[cluster_of != self._known(cluster)] = 0.0
         which = rng.choice(len(weights), size=n_samples, p=weights / weights.sum())
-        components = self.state_.posterior.components
-        roots = np.linalg.cholesky(expected_covariance(components).numpy())
-        noise = rng.standard_normal((n_samples, components.n_dims))
-        codes = components.mean.numpy()[which] + np.einsum("nij,nj->ni", roots[which], noise)
-        return codes, cluster_of[which]
+        return draw_points(self.state_.posterior.components, which, rng), cluster_of[which]
 
     def prototype(self, cluster: int) -> NDArray[np.float64]:
         """Return the decoded mean of a cluster; of its largest component if it has several."""

@@ -17,6 +17,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from dbull.errors import DataError
+from dbull.probability.normal_wishart import NormalWishart, expected_covariance
 
 _TIMES = (np.datetime64, np.timedelta64, datetime.date, datetime.time, datetime.timedelta)
 Step = TypeVar("Step")
@@ -164,6 +165,14 @@ def new_seed(random_state: Any) -> int:
         check_number("random_state", random_state, at_least=0, whole=True)
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def draw_points(components: NormalWishart, which: NDArray[Any], rng: np.random.RandomState) -> NDArray[Any]:
+    """Draw a point of each of these components, (N, D), with means and covariances as they are expected."""
+    roots = np.linalg.cholesky(expected_covariance(components).numpy())[which]
+    noise = rng.standard_normal((len(which), components.n_dims))
+    points: NDArray[Any] = components.mean.numpy()[which] + np.einsum("nij,nj->ni", roots, noise)
+    return points
 
 
 def drained(

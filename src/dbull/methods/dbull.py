@@ -20,7 +20,7 @@ from dbull.lifelong.learn import Progress, learn, pretrain
 from dbull.lifelong.novelty import changed_columns
 from dbull.lifelong.state import LearnerState
 from dbull.methods.answers import LearnedClusters
-from dbull.methods.base import Capabilities, Result, as_tensor, check_rows, drained, unchanged_on_failure
+from dbull.methods.base import Capabilities, as_tensor, check_rows, drained, unchanged_on_failure
 from dbull.methods.dbull_choices import Choices, choose, choose_again
 from dbull.methods.parameters import Check, check_seed, check_truth
 from dbull.nets.augment import Augmentation
@@ -237,14 +237,17 @@ class DBULL(LearnedClusters, BaseEstimator):
             fresh = self._fresh(rows)
             if not fresh.state.vae.learns:
                 raise ValueError("encoder='identity' has no networks to pretrain.")
-            self.state_ = self._drained(pretrain(fresh.state, rows, fresh.settings, fresh.augment))
+            learning = pretrain(fresh.state, rows, fresh.settings, fresh.augment)
+            self.state_, self.history_ = drained(learning, self.callback)
             self.n_data_sets_ = 0
         return self
 
     def preview(self, X: ArrayLike) -> ArrivalReport:
         """Return what learning X would change. The model stays as it is; it takes as long as learning."""
         check_is_fitted(self)
-        return drained(self._learning(self.state_, self._rows(X)), self.callback)[0][1]
+        learning = self._learning(self.state_, self._rows(X))
+        (_, report), _ = drained(learning, self.callback)
+        return report
 
     def _checked(self, X: ArrayLike, first: bool) -> torch.Tensor:
         return as_tensor(check_rows(self, X, reset=first, min_rows=2 if first else 1, keep_float32=True))
@@ -259,7 +262,7 @@ class DBULL(LearnedClusters, BaseEstimator):
     def _learn(self, state: LearnerState, rows: torch.Tensor) -> None:
         """Learn a data set and set the fitted attributes; within `unchanged_on_failure`."""
         learning = self._learning(state, rows)
-        state, report = self._drained(learning)
+        (state, report), self.history_ = drained(learning, self.callback)
         self._adopt(state)
         self.labels_ = self._ids(self._encode(rows))
         self.report_ = report
@@ -285,10 +288,6 @@ class DBULL(LearnedClusters, BaseEstimator):
                 )
             warnings.warn(f"{what}; they are learned as they are.", stacklevel=2)
         return columns
-
-    def _drained(self, learning: Generator[Progress, None, Result]) -> Result:
-        result, self.history_ = drained(learning, self.callback)
-        return result
 
     def __sklearn_is_fitted__(self) -> bool:
         """Return whether a data set has been learned to the end."""

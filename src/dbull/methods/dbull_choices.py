@@ -49,10 +49,7 @@ class Choices:
         shape = self.state.vae.shape
         return {
             "kind": self.state.kind,
-            "encoder": shape.encoder,
-            "latent_dim": shape.latent_dim,
-            "hidden_dims": shape.hidden_dims,
-            "likelihood": shape.likelihood,
+            **{name: getattr(shape, name) for name in ("encoder", "latent_dim", "hidden_dims", "likelihood")},
             "front_end": self.state.view.front_end is not None,
             "augment": self.augment,
             "settings": self.settings,

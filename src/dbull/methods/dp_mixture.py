@@ -12,13 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClusterMixin, DensityMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
 
 from dbull.codec.mixture import pack_memory, pack_posterior, unpack_memory, unpack_posterior
 from dbull.codec.networks import Tensors
 from dbull.documents import Reader, check_fields, fail, list_of, number, object_of, or_none, whole
 from dbull.errors import DataError
-from dbull.methods.base import check_number, check_rows, drained, new_seed, unchanged_on_failure
+from dbull.methods.base import check_number, check_rows, drained, draw_points, new_seed, unchanged_on_failure
 from dbull.methods.storage import Stored
 from dbull.mixture.fit import fit_data_set
 from dbull.mixture.memory import StatsMemory
@@ -27,6 +26,7 @@ from dbull.mixture.prior import paper_prior
 from dbull.mixture.settings import FitSettings, SearchSettings
 from dbull.mixture.updates import Points, local_step, log_predictive, most_probable
 from dbull.probability.normal_wishart import expected_covariance
+from dbull.store import Checkpoint
 
 FAR = 1e6  # in standard deviations of the first data set: how far out rows are told apart
 LARGEST = 1e100  # the same for data taken as they are; squares stay in the range of float64
@@ -182,11 +182,7 @@ class DPMixture(Stored, ClusterMixin, DensityMixin, BaseEstimator):
         check_number("n_samples", n_samples, at_least=1, whole=True)
         rng = check_random_state(self.random_state)
         which = rng.choice(self.n_clusters_, size=n_samples, p=self.weights_)
-        noise = rng.standard_normal((n_samples, self.n_features_in_))
-        components = self._posterior.components
-        roots = np.linalg.cholesky(expected_covariance(components).numpy())[self._order]
-        centres = components.mean.numpy()[self._order]
-        inner = centres[which] + np.einsum("nij,nj->ni", roots[which], noise)
+        inner = draw_points(self._posterior.components, self._order[which], rng)
         return inner * self._coords.scale + self._coords.shift, self.cluster_ids_[which]
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -259,11 +255,9 @@ class DPMixture(Stored, ClusterMixin, DensityMixin, BaseEstimator):
         self.cluster_ids_ = ids[order]
         self.n_clusters_ = len(ids)
         # The posterior stays in the order of size, on which its sticks depend; what is shown follows the ids.
-        self._order = order
-        self._posterior = posterior
-        self.weights_ = mean_weights(self._posterior).numpy()[order]
+        self._order, self._posterior, components = order, posterior, posterior.components
+        self.weights_ = mean_weights(posterior).numpy()[order]
         self.counts_ = self.memory_.total.counts.numpy()[order]
-        components = self._posterior.components
         self.means_ = components.mean.numpy()[order] * self._coords.scale + self._coords.shift
         outer = self._coords.scale[:, None] * self._coords.scale
         self.covariances_ = expected_covariance(components).numpy()[order] * outer
@@ -273,7 +267,7 @@ class DPMixture(Stored, ClusterMixin, DensityMixin, BaseEstimator):
         ids = np.array(self.memory_.ids, dtype=np.int64)
         return ids.take(most_probable(self._posterior, points).numpy())
 
-    def _pack(self) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
+    def _pack(self) -> Checkpoint:
         tensors = {**pack_memory(self.memory_), **pack_posterior(self._posterior)}
         coords = {name: torch.from_numpy(getattr(self._coords, name)) for name in ("shift", "scale")}
         document = {
@@ -284,7 +278,9 @@ class DPMixture(Stored, ClusterMixin, DensityMixin, BaseEstimator):
             "limit": self._coords.limit,
             "components": {"ids": list(self.memory_.ids), "n_given": self.memory_.n_given},
         }
-        return {"mixture": tensors, "coordinates": coords}, document
+        return Checkpoint(
+            {"mixture": tensors, "coordinates": coords}, {"learner": document}, ids_given=self.memory_.n_given
+        )
 
     def _unpack(self, tensors: Tensors, document: object, ids_given: int, where: str) -> int:
         told = check_fields(document, where, DOCUMENT)
@@ -300,6 +296,3 @@ class DPMixture(Stored, ClusterMixin, DensityMixin, BaseEstimator):
         self.elbo_ = math.nan if told["elbo"] is None else told["elbo"]
         self._publish(posterior)
         return len(shift)
-
-    def _ids_given(self) -> int:
-        return self.memory_.n_given

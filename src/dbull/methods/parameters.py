@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from dbull.documents import check_fields, fail
@@ -33,16 +32,6 @@ AUGMENTATIONS: dict[str, type[ImageShifts] | type[MaskingNoise]] = {
 CUSTOM = "custom"  # an augmentation that the caller must give again
 RENAMED = {"n_neighbours": "n_neighbors"}  # former names of parameters, which models of long ago have
 UNUSED = "deprecated"
-
-
-def check_parameters(model: BaseEstimator, otherwise: Mapping[str, Check]) -> None:
-    """Name the first parameter of an estimator that has a value it cannot have."""
-    parameters = model.get_params(deep=False)
-    for name, check in {**ALLOWED, **otherwise}.items():
-        if name in parameters:
-            check(name, parameters[name])
-    if parameters.get("kind") == "images" and parameters["image_shape"] is None:
-        raise SettingsError("kind='images' needs image_shape, e.g. image_shape=(28, 28)")
 
 
 def check_truth(name: str, value: Any, auto: bool = False) -> None:
@@ -69,15 +58,18 @@ def check_device(name: str, device: str | torch.device) -> None:
         )
 
 
-def device_here(device: str) -> str:
-    """Return the device that a stored model had, or the CPU, with a warning, where it is missing."""
-    reason = _missing(device)
+def choose_device(stored: Any, asked: str | None, where: str) -> str:
+    """Return where stored networks go: where the caller says, else where they were, if that is here."""
+    if asked is not None:
+        check_device("device", asked)
+        return str(asked)
+    if not isinstance(stored, str):
+        fail(where, f"device is {stored!r:.50}")
+    reason = _missing(stored)
     if reason is None:
-        return device
-    warnings.warn(
-        f"the model was on device {device!r}, which is not here ({reason}); it is on the CPU now.",
-        stacklevel=3,
-    )
+        return stored
+    told = f"the model was on device {stored!r}, which is not here ({reason}); it is on the CPU now."
+    warnings.warn(told, stacklevel=2)
     return "cpu"
 
 
@@ -195,21 +187,20 @@ def unpack_parameters(kind: Any, packed: Any, augment: Augmentation | None, wher
     chosen = told.get("name") if isinstance(told, dict) else None
     if augment is not None and chosen != CUSTOM:
         raise SettingsError(f"{where}: the model has no `augment` of the caller's own; load it without")
-    if isinstance(told, dict):
-        if chosen == CUSTOM:
-            if augment is None:
-                raise SettingsError(
-                    f"{where}: the model's `augment` is a function that no file can hold: "
-                    "give it again, load(path, augment=...)"
-                )
-            parameters["augment"] = augment
-        else:
-            if chosen not in AUGMENTATIONS:
-                fail(where, f"unknown augmentation {chosen!r:.40}")
-            kept = AUGMENTATIONS[str(chosen)]
-            readers = {field.name: anything for field in fields(kept)}
-            rest = {key: value for key, value in told.items() if key != "name"}
-            parameters["augment"] = kept(**check_fields(rest, f"{where}.augment", readers))
+    if chosen == CUSTOM:
+        if augment is None:
+            raise SettingsError(
+                f"{where}: the model's `augment` is a function that no file can hold: "
+                "give it again, load(path, augment=...)"
+            )
+        parameters["augment"] = augment
+    elif isinstance(told, dict):
+        if chosen not in AUGMENTATIONS:
+            fail(where, f"unknown augmentation {chosen!r:.40}")
+        kept = AUGMENTATIONS[str(chosen)]
+        readers = {field.name: anything for field in fields(kept)}
+        rest = {key: value for key, value in told.items() if key != "name"}
+        parameters["augment"] = kept(**check_fields(rest, f"{where}.augment", readers))
     return parameters
 
 

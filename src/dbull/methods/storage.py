@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
 
 from dbull.codec.learner import pack_state, unpack_state
 from dbull.codec.networks import Tensors, refusing_damage
@@ -24,11 +23,10 @@ from dbull.errors import ModelFileError, SettingsError
 from dbull.ledger import Event, Ledger
 from dbull.lifelong.state import LearnerState
 from dbull.methods.parameters import (
+    ALLOWED,
     Check,
     anything,
-    check_device,
-    check_parameters,
-    device_here,
+    choose_device,
     pack_parameters,
     unpack_parameters,
 )
@@ -112,44 +110,28 @@ class Stored:
 
     def check_parameters(self) -> None:
         """Name the first parameter that has a value it cannot have; `fit` does this too."""
-        check_parameters(self, self._allowed)
+        parameters = self.get_params(deep=False)  # type: ignore[attr-defined]
+        for name, check in {**ALLOWED, **self._allowed}.items():
+            if name in parameters:
+                check(name, parameters[name])
+        if parameters.get("kind") == "images" and parameters["image_shape"] is None:
+            raise SettingsError("kind='images' needs image_shape, e.g. image_shape=(28, 28)")
 
-    def _pack(self) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
-        """Return groups of tensors and a document of plain values: all that was learned."""
+    def _pack(self) -> Checkpoint:
+        """Return all that was learned: groups of tensors, documents of plain values, the facts about both."""
         raise NotImplementedError
 
     def _unpack(self, tensors: Tensors, document: object, ids_given: int, where: str) -> int:
         """Become what `_pack` gave, and return the number of columns of the data."""
         raise NotImplementedError
 
-    def _encoder_fingerprint(self) -> str | None:
-        return None
-
-    def _ids_given(self) -> int:
-        return self.n_clusters_
-
     # A learner of streams has more to tell.
 
-    def _check_savable(self) -> None:
-        check_is_fitted(self)
-
-    def _checkpoint(self, provenance: Provenance) -> Checkpoint:
-        """Return what is stored beside parameters and columns."""
-        tensors, learner = self._pack()
-        return Checkpoint(
-            tensors=tensors,
-            documents={"learner": learner},
-            encoder_fingerprint=self._encoder_fingerprint(),
-            ids_given=self._ids_given(),
-        )
-
     def _become(self, checkpoint: Checkpoint, place: Path, earlier: Callable[[], list[Event]] | None) -> int:
-        """Undo `_checkpoint`, and return the number of columns; `earlier` gives the events so far."""
-        where = str(place / "learner.json")
+        """Undo `_pack`, and return the number of columns; `earlier` gives the events so far."""
+        where, learner = str(place / "learner.json"), checkpoint.documents["learner"]
         with refusing_damage(where):
-            return self._unpack(
-                checkpoint.tensors, checkpoint.documents["learner"], checkpoint.ids_given, where
-            )
+            return self._unpack(checkpoint.tensors, learner, checkpoint.ids_given, where)
 
     def _ledger(self) -> Ledger:
         return Ledger()
@@ -177,20 +159,13 @@ class StoredLearner(Stored):
         self.weights_ = state.weights.numpy()
         self._n_features_out = state.vae.shape.latent_dim
 
-    def _check_savable(self) -> None:
-        if not hasattr(self, "state_"):  # a pretrained one has learned no cluster yet
-            check_is_fitted(self)
-
-    def _checkpoint(self, provenance: Provenance) -> Checkpoint:
+    def _pack(self) -> Checkpoint:
         ledger, elbo = self.state_.ledger, getattr(self, "elbo_", None)
         tensors, learner = pack_state(self.state_)
         return Checkpoint(
             tensors=tensors,
             documents={"learner": learner, "clusters": ledger.to_json(since=ledger.n_events)},
-            settings={
-                "reading": dict(provenance.reading),
-                "elbo": elbo if elbo is not None and np.isfinite(elbo) else None,
-            },
+            settings={"elbo": elbo if elbo is not None and np.isfinite(elbo) else None},
             encoder_fingerprint=self.state_.fingerprint or None,
             ids_given=ledger.ids_given,
         )
@@ -220,11 +195,15 @@ def save(
     model: Stored, path: str | os.PathLike[str], note: str = "", provenance: Provenance | None = None
 ) -> Manifest:
     """Write a model as the next generation of a folder; see `Stored.save`."""
-    model._check_savable()
+    if not hasattr(model, "state_"):  # a pretrained learner has learned no cluster yet
+        check_is_fitted(model)
     model.check_parameters()
     folder, parent = _place_for(model, path)
     provenance, time = provenance or Provenance(), now()
-    content = model._checkpoint(provenance)
+    content = model._pack()
+    settings: dict[str, Any] = {"method": model.stored_as, "parameters": pack_parameters(model)}
+    if "reading" in model._settings_read:
+        settings["reading"] = dict(provenance.reading)
     names = getattr(model, "feature_names_in_", None)
     columns = {"names": None if names is None else [str(name) for name in names]}
     ledger = model._ledger()
@@ -233,7 +212,7 @@ def save(
         content,
         documents={**content.documents, "columns": columns},
         events=[{**event.to_json(), "time": event.time or time} for event in events],
-        settings={"method": model.stored_as, "parameters": pack_parameters(model), **content.settings},
+        settings={**settings, **content.settings},
         data_schema={"n_columns": int(model.n_features_in_), "named": names is not None},
         learned_inputs=tuple(provenance.learned),
         note=note,
@@ -287,7 +266,7 @@ def load_generation(folder: ModelFolder, loaded: Loaded, *, events: bool = False
         raise ModelFileError(
             f"{place}: is a model of {method!r:.40} and not of DBULL; use dbull.load in Python"
         )
-    model: DBULL = _restored(folder, loaded, events)
+    model: DBULL = _restored(folder, loaded, events, None, None)
     return model
 
 
@@ -306,11 +285,7 @@ def told_events(
 
 
 def _restored(
-    folder: ModelFolder,
-    loaded: Loaded,
-    events: bool,
-    augment: Augmentation | None = None,
-    device: str | None = None,
+    folder: ModelFolder, loaded: Loaded, events: bool, augment: Augmentation | None, device: str | None
 ) -> Any:
     """Return the model of a generation that was read."""
     checkpoint, place, method = loaded.checkpoint, folder.folder(loaded.generation), _method_of(loaded)
@@ -325,7 +300,7 @@ def _restored(
     settings = check_fields(dict(checkpoint.settings), f"{where}.settings", kind._settings_read)
     parameters = unpack_parameters(kind, settings["parameters"], augment, where)
     if hasattr(kind, "device"):
-        parameters["device"] = _chosen_device(parameters.get("device"), device, where)
+        parameters["device"] = choose_device(parameters.get("device"), device, where)
     elif device is not None:
         raise SettingsError(f"{place}: a model of {kind.__name__} has no device; load it without")
     model = kind(**parameters)
@@ -346,16 +321,6 @@ def _restored(
 
 def _method_of(loaded: Loaded) -> Any:
     return loaded.checkpoint.settings.get("method", "dbull")
-
-
-def _chosen_device(stored: Any, asked: str | None, where: str) -> str:
-    """Return where stored networks go: where the caller says, else where they were, if that is here."""
-    if asked is not None:
-        check_device("device", asked)
-        return str(asked)
-    if not isinstance(stored, str):
-        fail(where, f"device is {stored!r:.50}")
-    return device_here(stored)
 
 
 def _set_columns(model: Stored, document: object, where: str, n_columns: int) -> None:

@@ -6,9 +6,10 @@ Each of them is a subclass that learns clusters of the codes in its own way and 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
+from time import perf_counter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,7 +26,16 @@ from dbull.lifelong.inference import CHUNK_ROWS, encode_rows, padded
 from dbull.lifelong.objective import FrozenMixture
 from dbull.lifelong.past import encoder_fingerprint
 from dbull.lifelong.settings import RECIPES, Recipe, TrainingSettings, epochs_for
-from dbull.lifelong.training import Clock, Progress, Trainer, TrainingRows, layer_by_layer, represent
+from dbull.lifelong.training import (
+    Clock,
+    EpochTerms,
+    Progress,
+    Trainer,
+    TrainingRows,
+    decayed,
+    layer_by_layer,
+    represent,
+)
 from dbull.methods.base import as_tensor, check_rows, drained, new_seed, unchanged_on_failure
 from dbull.methods.dbull_choices import augmentation, image_shape_of, networks
 from dbull.methods.storage import Stored
@@ -33,6 +43,7 @@ from dbull.nets.adam import Adam
 from dbull.nets.augment import Augmentation
 from dbull.nets.inputs import InputView, fit_inputs, guess_kind
 from dbull.nets.vae import VAE
+from dbull.store import Checkpoint
 
 NARROW = 10  # of so few columns none can be spared: a hole in a row makes it another row
 WIDTH_PER_COLUMN = 16  # no layer is wider than so many times the data, unless asked for
@@ -55,6 +66,26 @@ def descend(optimiser: Adam | torch.optim.SGD, loss: Tensor, what: str) -> float
     return value
 
 
+def together(
+    trainer: Trainer,
+    parameters: Iterable[Tensor],
+    step: Callable[[Adam, Tensor, Tensor], Tensor],
+    clock: Clock,
+) -> Iterator[Progress]:
+    """Train networks and clusters. `step` learns the values and inputs of one batch, and sums its terms."""
+    n_epochs, rate = trainer.settings.joint_epochs, trainer.settings.joint_learning_rate
+    n_rows, optimiser = len(trainer.rows.values), Adam(parameters, rate)
+    for epoch in range(n_epochs):
+        started, sums = perf_counter(), torch.zeros(())
+        optimiser.learning_rate = decayed(rate, epoch / n_epochs)
+        for rows in trainer.batches():
+            values, inputs = trainer.shown(rows)
+            sums = sums + step(optimiser, values.to(trainer.device), inputs.to(trainer.device))
+        terms = EpochTerms(*(sums / n_rows).tolist())
+        speed = n_rows / (perf_counter() - started)
+        yield clock.now("joint", epoch, n_epochs, terms=replace(terms, rows_per_second=speed))
+
+
 @torch.no_grad()
 def in_chunks(answer: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
     """Ask about rows in padded chunks of one size, so that no row's answer depends on the rows beside it."""
@@ -73,6 +104,7 @@ class AutoencoderMethod(
     told_shape_as = "image_shape"  # the runner fills this in for images
     watched_as = "callback"  # the runner listens here; who listens decides no number and is no setting
     _stored_facts: ClassVar[dict[str, Reader]] = {}  # plain values of the clusters
+    _joint_epochs: ClassVar[int | None] = None  # usual epochs with clusters; None: as many as before
     _joint_rate: ClassVar[float] = 1.0  # usual learning rate with clusters, as a share of that before
 
     kind: str = "auto"
@@ -94,10 +126,6 @@ class AutoencoderMethod(
         """Learn clusters, the autoencoder being trained; set `n_clusters_` and what answers need."""
         raise NotImplementedError
 
-    def _usual_joint_epochs(self, n_epochs: int) -> int:
-        """Return how long networks and clusters are learned together where nothing is said."""
-        return n_epochs
-
     def _recipe(self, kind: str) -> Recipe:
         """Return what "auto" means for a kind of data."""
         return RECIPES["paper", kind]
@@ -116,40 +144,38 @@ class AutoencoderMethod(
         A fit that fails leaves the estimator as it was.
         """
         with unchanged_on_failure(self):
-            self._fit(X)
+            self.check_parameters()
+            min_rows = max(2, getattr(self, "n_clusters", None) or 2)
+            rows = as_tensor(check_rows(self, X, reset=True, min_rows=min_rows, keep_float32=True))
+            self._seed = new_seed(self.random_state)
+            trainer = self._prepare(rows, self._seed)
+            self._view, self._vae = trainer.view, trainer.vae
+            clock = Clock(trainer.settings.epochs + trainer.settings.joint_epochs)
+            before = (
+                layer_by_layer(trainer, clock),
+                represent(trainer, trainer.settings.schedule(True, True), clock, self._prior(trainer)),
+            )
+            self._follow(chain(*before, self._learn_clusters(trainer, clock)), clock)
+            self.__dict__.pop("origin_", None)  # another model than the one that was saved
+            self._n_features_out = self._vae.shape.latent_dim
+            self.labels_ = self._answer_inputs(self._inputs(rows)).argmax(1).numpy()
         return self
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
         """Return the id of the most probable cluster of each row."""
-        ids: NDArray[np.int64] = self._answer(X).argmax(1).numpy()
-        return ids
+        return self._answer(X).argmax(1).numpy()
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the probability of each cluster for each row; columns are cluster ids."""
-        proba: NDArray[np.float64] = self._answer(X).exp().numpy()
-        return proba
+        return self._answer(X).exp().numpy()
 
     def transform(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the code of each row, (n_samples, latent_dim)."""
-        codes: NDArray[np.float64] = self._encode(self._inputs(self._rows(X))).numpy()
-        return codes
+        return self._encode(self._inputs(self._rows(X))).numpy()
 
     def __sklearn_is_fitted__(self) -> bool:
         """Return whether a data set has been learned to the end."""
         return hasattr(self, "_n_features_out")
-
-    def _fit(self, X: ArrayLike) -> None:
-        self.check_parameters()
-        min_rows = max(2, getattr(self, "n_clusters", None) or 2)
-        rows = as_tensor(check_rows(self, X, reset=True, min_rows=min_rows, keep_float32=True))
-        self._seed = new_seed(self.random_state)
-        trainer = self._prepare(rows, self._seed)
-        self._view, self._vae = trainer.view, trainer.vae
-        clock = Clock(trainer.settings.epochs + trainer.settings.joint_epochs)
-        self._follow(chain(self._pretrain(trainer, clock), self._learn_clusters(trainer, clock)), clock)
-        self.__dict__.pop("origin_", None)  # another model than the one that was saved
-        self._n_features_out = self._vae.shape.latent_dim
-        self.labels_ = self._answer_inputs(self._inputs(rows)).argmax(1).numpy()
 
     def _prepare(self, rows: Tensor, seed: int, learned: tuple[InputView, VAE] | None = None) -> Trainer:
         """Resolve "auto" for a data set. `learned` is what earlier data sets left, else all is made new."""
@@ -189,21 +215,17 @@ class AutoencoderMethod(
         usual_rate = usual.learning_rate * min(MOST_RATE, max(1.0, math.sqrt(WIDE / width)))
         batch_size = int(chosen("batch_size", usual_batch))
         epochs = int(chosen("epochs", epochs_for(n_rows, batch_size, *recipe.epoch_range)))
+        usual_joint = epochs if self._joint_epochs is None else self._joint_epochs
         rate = float(chosen("learning_rate", usual_rate))
         return replace(
             usual,
             epochs=epochs,
-            joint_epochs=int(chosen("joint_epochs", self._usual_joint_epochs(epochs))),
+            joint_epochs=int(chosen("joint_epochs", usual_joint)),
             stacked_epochs=max(1, epochs // 4) if self.pretraining == "stacked" else 0,
             batch_size=batch_size,
             learning_rate=rate,
             joint_learning_rate=float(chosen("joint_learning_rate", self._joint_rate * rate)),
         )
-
-    def _pretrain(self, trainer: Trainer, clock: Clock) -> Iterator[Progress]:
-        """Train the networks before there are clusters."""
-        yield from layer_by_layer(trainer, clock)
-        yield from represent(trainer, trainer.settings.schedule(True, True), clock, self._prior(trainer))
 
     def _follow(self, learning: Iterator[Progress], clock: Clock) -> None:
         """Learn to the end, and tell who listens."""
@@ -217,7 +239,7 @@ class AutoencoderMethod(
 
     # What follows is for `save` and `dbull.load`.
 
-    def _pack_clusters(self) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
+    def _pack_clusters(self) -> tuple[Tensors, dict[str, Any]]:
         """Return what was learned beside the networks: groups of tensors, and plain values."""
         raise NotImplementedError
 
@@ -225,10 +247,15 @@ class AutoencoderMethod(
         """Set the fitted attributes from what `_pack_clusters` gave; the networks are there already."""
         raise NotImplementedError
 
-    def _pack(self) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
+    def _pack(self) -> Checkpoint:
         tensors, networks = pack_networks(self._view, self._vae)
         clusters, facts = self._pack_clusters()
-        return {**tensors, **clusters}, {**networks, "clusters": facts}
+        return Checkpoint(
+            {**tensors, **clusters},
+            {"learner": {**networks, "clusters": facts}},
+            encoder_fingerprint=encoder_fingerprint(self._vae),
+            ids_given=self.n_clusters_,
+        )
 
     def _unpack(self, tensors: Tensors, document: object, ids_given: int, where: str) -> int:
         told = check_fields(document, where, {**NETWORKS, "clusters": object_of(self._stored_facts)})
@@ -236,9 +263,6 @@ class AutoencoderMethod(
         self._unpack_clusters(tensors, told["clusters"], where)
         self._n_features_out = self._vae.shape.latent_dim
         return self._vae.shape.n_values
-
-    def _encoder_fingerprint(self) -> str:
-        return encoder_fingerprint(self._vae)
 
     # What follows turns arrays into codes.
 

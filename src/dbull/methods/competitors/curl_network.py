@@ -35,12 +35,8 @@ class Posterior:
 class CurlNetwork(nn.Module):
     """Room for `n_max` components, of which the first `n_active` are in use.
 
-    Parameters
-    ----------
-    vae
-        Encoder and decoder; every component starts with its heads for the code.
-    means, log_vars
-        Start of p(z | y) for the components in use, (n_active, D).
+    Every component starts with the heads of `vae` for the code, and as p(z | y) with its row of `means` and
+    `log_vars`, (n_active, D).
     """
 
     counts: Tensor
@@ -103,7 +99,7 @@ class CurlNetwork(nn.Module):
     def posterior(self, inputs: Tensor) -> Posterior:
         """Return q(y, z | x)."""
         n, n_dims = self.n_active, self.prior_means.shape[1]
-        hidden = self.vae.trunk(inputs)
+        hidden = self.vae.trunk(inputs.to(self.prior_means.device))
         log_q = torch.log_softmax(self.class_head(hidden)[:, :n], dim=1)
         some = slice(n * n_dims)
         mean = nn.functional.linear(hidden, self.mean_weight[some], self.mean_bias[some])

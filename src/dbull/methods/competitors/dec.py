@@ -84,6 +84,7 @@ class DEC(AutoencoderMethod):
 
     stored_as = "dec"
     told_true_k_as = "n_clusters"
+    _joint_epochs = 100
     _allowed: ClassVar[dict[str, Check]] = {"joint_learning_rate": partial(check_number, above=0)}
     capabilities = Capabilities(learns_representation=True, learns_k=False, expands=False, remembers=False)
 
@@ -94,9 +95,6 @@ class DEC(AutoencoderMethod):
     tolerance: float = 1e-3
     joint_epochs: str | int = "auto"
     joint_learning_rate: float = 0.01
-
-    def _usual_joint_epochs(self, n_epochs: int) -> int:
-        return 100
 
     def _learn_clusters(self, trainer: Trainer, clock: Clock) -> Iterator[Progress]:
         codes, seed = trainer.encode()[0].numpy(), self._seed % 2**32
@@ -146,7 +144,7 @@ class DEC(AutoencoderMethod):
         self.centres_ = centres.numpy()
         self.n_clusters_ = len(centres)
 
-    def _pack_clusters(self) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
+    def _pack_clusters(self) -> tuple[Tensors, dict[str, Any]]:
         return {"clusters": {"centres": self._centres}}, {}
 
     def _unpack_clusters(self, tensors: Tensors, told: dict[str, Any], where: str) -> None:

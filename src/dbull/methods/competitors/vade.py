@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -16,10 +15,10 @@ from sklearn.mixture import GaussianMixture
 from torch import Tensor, nn
 
 from dbull.codec.networks import Tensors, check_kind
-from dbull.lifelong.objective import entropy
-from dbull.lifelong.training import Clock, EpochTerms, Progress, Trainer, decayed
+from dbull.lifelong.objective import RowTerms, entropy
+from dbull.lifelong.training import Clock, Progress, Trainer
 from dbull.methods.base import Capabilities
-from dbull.methods.competitors.autoencoder import AutoencoderMethod, by_size, descend, in_chunks
+from dbull.methods.competitors.autoencoder import AutoencoderMethod, by_size, descend, in_chunks, together
 from dbull.nets.adam import Adam
 from dbull.nets.vae import VAE
 from dbull.probability.gaussian import expected_log_density, log_density
@@ -57,22 +56,7 @@ class DiagonalMixture(nn.Module):
         )
 
 
-@dataclass(frozen=True)
-class VadeTerms:
-    """The terms of each row's bound, (N,) each."""
-
-    reconstruction: Tensor
-    log_prior: Tensor
-    entropy: Tensor
-
-    def means(self) -> Tensor:
-        """Return the mean of each over the rows, (3,)."""
-        return torch.stack([self.reconstruction.mean(), self.log_prior.mean(), self.entropy.mean()])
-
-
-def vade_terms(
-    vae: VAE, mixture: DiagonalMixture, values: Tensor, inputs: Tensor, noise: Tensor
-) -> VadeTerms:
+def vade_terms(vae: VAE, mixture: DiagonalMixture, values: Tensor, inputs: Tensor, noise: Tensor) -> RowTerms:
     """Return the terms of the bound with one draw of z.
 
     log_prior is sum_k g_k (log pi_k + E[log N(z | k)] - log g_k) with g_k = p(k | z) of the drawn z, through
@@ -82,7 +66,7 @@ def vade_terms(
     z = mean + torch.exp(0.5 * log_var) * noise
     log_g = torch.log_softmax(mixture.log_joint(z), dim=1)
     log_prior = (log_g.exp() * (mixture.expected_log_joint(mean, log_var) - log_g)).sum(1)
-    return VadeTerms(vae.likelihood.log_prob(vae.decode(z), values), log_prior, entropy(log_var))
+    return RowTerms(vae.likelihood.log_prob(vae.decode(z), values), log_prior, entropy(log_var))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -131,9 +115,19 @@ class VaDE(AutoencoderMethod):
     joint_learning_rate: str | float = "auto"
 
     def _learn_clusters(self, trainer: Trainer, clock: Clock) -> Iterator[Progress]:
-        mixture = self._start(trainer.encode()[0]).to(trainer.device)
+        vae, mixture = trainer.vae, self._start(trainer.encode()[0]).to(trainer.device)
         clock.n_components = self.n_clusters
-        yield from self._together(trainer, mixture, clock)
+
+        def step(optimiser: Adam, values: Tensor, inputs: Tensor) -> Tensor:
+            noise = trainer.noise(len(values), vae.shape.latent_dim)
+            terms = vade_terms(vae, mixture, values, inputs, noise)
+            means = torch.stack([terms.reconstruction.mean(), terms.log_prior.mean(), terms.entropy.mean()])
+            descend(optimiser, -means.sum(), "networks and mixture")
+            return means.detach().cpu() * len(values)
+
+        vae.train()
+        yield from together(trainer, [*vae.parameters(), *mixture.parameters()], step, clock)
+        vae.eval()
         self._mixture = mixture.cpu().to(torch.float64).requires_grad_(False)
         order = by_size(in_chunks(self._log_proba, trainer.encode()[0]))
         for parameter in mixture.parameters():
@@ -167,27 +161,6 @@ class VaDE(AutoencoderMethod):
             found.fit(rows)
         return DiagonalMixture(found.weights_, found.means_, found.covariances_)
 
-    def _together(self, trainer: Trainer, mixture: DiagonalMixture, clock: Clock) -> Iterator[Progress]:
-        """Train networks and mixture on the bound."""
-        vae, n_rows = trainer.vae, len(trainer.rows.values)
-        n_epochs, rate = trainer.settings.joint_epochs, trainer.settings.joint_learning_rate
-        optimiser = Adam([*vae.parameters(), *mixture.parameters()], rate)
-        vae.train()
-        for epoch in range(n_epochs):
-            started, sums = perf_counter(), torch.zeros(3)
-            optimiser.learning_rate = decayed(rate, epoch / n_epochs)
-            for rows in trainer.batches():
-                values, inputs = (part.to(trainer.device) for part in trainer.shown(rows))
-                noise = trainer.noise(len(rows), vae.shape.latent_dim)
-                means = vade_terms(vae, mixture, values, inputs, noise).means()
-                descend(optimiser, -means.sum(), "networks and mixture")
-                sums += means.detach().cpu() * len(rows)
-            reconstruction, log_prior, left = (sums / n_rows).tolist()
-            speed = n_rows / (perf_counter() - started)
-            done = EpochTerms(reconstruction, log_prior, left, rows_per_second=speed)
-            yield clock.now("joint", epoch, n_epochs, terms=done)
-        vae.eval()
-
     def _log_proba(self, codes: Tensor) -> Tensor:
         return torch.log_softmax(self._mixture.log_joint(codes), dim=1)
 
@@ -198,7 +171,7 @@ class VaDE(AutoencoderMethod):
         self.variances_ = mixture.log_vars.exp().numpy()
         self.n_clusters_ = len(mixture.means)
 
-    def _pack_clusters(self) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
+    def _pack_clusters(self) -> tuple[Tensors, dict[str, Any]]:
         return {"clusters": dict(self._mixture.state_dict())}, {}
 
     def _unpack_clusters(self, tensors: Tensors, told: dict[str, Any], where: str) -> None:

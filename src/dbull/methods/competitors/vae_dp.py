@@ -59,6 +59,7 @@ class VAEDP(AutoencoderMethod):
 
     stored_as = "vae-dp"
     _stored_facts = DOCUMENT
+    _joint_epochs = 0
     capabilities = Capabilities(learns_representation=True, learns_k=True, expands=True, remembers=False)
 
     concentration: float = 1.0
@@ -66,15 +67,8 @@ class VAEDP(AutoencoderMethod):
     max_clusters: int = 1000
 
     def _unfitted(self, seed: int) -> DPMixture:
-        return DPMixture(
-            concentration=self.concentration,
-            max_evidence=self.max_evidence,
-            max_clusters=self.max_clusters,
-            random_state=seed,
-        )
-
-    def _usual_joint_epochs(self, n_epochs: int) -> int:
-        return 0
+        shared = ("concentration", "max_evidence", "max_clusters")
+        return DPMixture(**{name: getattr(self, name) for name in shared}, random_state=seed)
 
     def _prior(self, trainer: Trainer) -> FrozenMixture:
         return standard_normal(trainer.vae.shape.latent_dim, trainer.device)
@@ -90,9 +84,9 @@ class VAEDP(AutoencoderMethod):
     def _log_proba(self, codes: Tensor) -> Tensor:
         return torch.from_numpy(self.mixture_.predict_proba(codes.numpy())).log()[:, self._order]
 
-    def _pack_clusters(self) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
-        tensors, mixture = self.mixture_._pack()
-        return {**tensors, "clusters": {"order": self._order}}, mixture
+    def _pack_clusters(self) -> tuple[Tensors, dict[str, Any]]:
+        mixture = self.mixture_._pack()
+        return {**mixture.tensors, "clusters": {"order": self._order}}, mixture.documents["learner"]
 
     def _unpack_clusters(self, tensors: Tensors, told: dict[str, Any], where: str) -> None:
         self.mixture_ = self._unfitted(told["seed"])
