@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -96,17 +96,16 @@ def follow(
 ) -> list["RunDone"]:
     """Go through a benchmark, say how it goes, and return the runs that are complete.
 
-    Parameters
-    ----------
-    start : makes the benchmark, given who is told how learning goes; nobody if quiet
-    pictures : whether pictures were asked for, so that a run without any is named
+    It is made by `start`, given who is told how learning goes. If pictures were asked for, a run without any
+    is named.
     """
     from dbull.experiments.run import RunDone
 
     if quiet:
         return [event for event in start(None) if isinstance(event, RunDone)]
     runs = []
-    with _reporter(pictures) as reporter:
+    with _run_bar() if sys.stderr.isatty() else nullcontext() as bar:
+        reporter = _Lines(pictures) if bar is None else _LiveBar(bar, pictures)
         for event in start(reporter.learning):
             if isinstance(event, RunDone):
                 runs.append(event)
@@ -114,15 +113,6 @@ def follow(
             else:
                 reporter.step(event)
     return runs
-
-
-@contextmanager
-def _reporter(pictures: bool) -> Iterator["_Lines | _LiveBar"]:
-    if sys.stderr.isatty():
-        with _run_bar() as bar:
-            yield _LiveBar(bar, pictures)
-    else:
-        yield _Lines(pictures)
 
 
 class _Lines:

@@ -52,7 +52,6 @@ class StepDone(_Event):
 
     n_arrivals: int
     record: dict[str, Any]
-    seconds: float
     replayed: bool  # an earlier, interrupted run had written this very step
 
 
@@ -168,9 +167,7 @@ def _steps(stream: Scenario, learner: "_Learner", scorer: Scorer, folder: RunFol
         }
         replayed = folder.add_step(record, timing)
         earlier = ids_held_out
-        seconds = perf_counter() - started
-        which = (stream.name, learner.label, stream.seed)
-        yield StepDone(*which, len(stream.arrivals), record, seconds, replayed)
+        yield StepDone(stream.name, learner.label, stream.seed, len(stream.arrivals), record, replayed)
 
 
 class _Learner:
