@@ -120,16 +120,9 @@ def per_class_scores(y_true: ArrayLike, ids: ArrayLike) -> tuple[ClassScore, ...
     scores = []
     for row, label in enumerate(labels):
         owned = owner == row
-        n_right, n_predicted = table[row, owned].sum(), table[:, owned].sum()
-        scores.append(
-            ClassScore(
-                label=int(label),
-                precision=float(n_right / n_predicted) if n_predicted else None,
-                recall=float(n_right / table[row].sum()),
-                n_rows=int(table[row].sum()),
-                n_clusters=int(owned.sum()),
-            )
-        )
+        n_right, n_predicted, n_rows = table[row, owned].sum(), table[:, owned].sum(), table[row].sum()
+        precision, recall = float(n_right / n_predicted) if n_predicted else None, float(n_right / n_rows)
+        scores.append(ClassScore(int(label), precision, recall, int(n_rows), int(owned.sum())))
     return tuple(scores)
 
 

@@ -197,7 +197,11 @@ class _Learner:
         x = _read_only(x)
         with warnings.catch_warnings(record=True) as caught:
             try:
-                self._learn(x)
+                if self.way == "refit-on-all-rows":
+                    self._kept.append(x)
+                    self._method.fit(np.concatenate(self._kept))
+                else:
+                    getattr(self._method, self.way)(x)
             except (TypeError, ValueError) as error:
                 # Estimators check their parameters only now; a complaint about what the user set is theirs.
                 if any(re.search(rf"\b{name}\b", str(error)) for name in self._set_by_user):
@@ -205,13 +209,6 @@ class _Learner:
                 raise
         self.n_learnt += 1
         self.warnings = [f"{warning.category.__name__}: {warning.message}" for warning in caught]
-
-    def _learn(self, x: NDArray[np.float32]) -> None:
-        if self.way == "refit-on-all-rows":
-            self._kept.append(x)
-            self._method.fit(np.concatenate(self._kept))
-        else:
-            getattr(self._method, self.way)(x)
 
     def predict(self, x: NDArray[np.float32]) -> NDArray[np.int64]:
         return self._checked(self._method.predict(_read_only(x)), len(x), "predict")

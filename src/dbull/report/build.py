@@ -163,9 +163,8 @@ def _code_map(codes: Mapping[int, Floats]) -> CodeMap:
     centre = together.mean(0)
     _, singular, axes = np.linalg.svd(together - centre, full_matrices=False)
     axes = axes[:2] * np.sign(axes[:2][np.arange(len(axes[:2])), np.abs(axes[:2]).argmax(1)])[:, None]
-    plane = {cluster: (drawn - centre) @ axes.T for cluster, drawn in codes.items()}
-    if len(axes) < 2:
-        plane = {cluster: np.column_stack([flat, np.zeros(len(flat))]) for cluster, flat in plane.items()}
+    flat = ((0, 0), (0, 2 - len(axes)))
+    plane = {cluster: np.pad((drawn - centre) @ axes.T, flat) for cluster, drawn in codes.items()}
     variance = singular**2
     return CodeMap(plane, float(variance[:2].sum() / variance.sum()) if variance.sum() > 0 else 1.0)
 
