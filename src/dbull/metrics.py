@@ -4,8 +4,8 @@ Cluster ids are names, not numbers: every score is unchanged when ids are rename
 is a cluster, a noise id such as -1 included. All scores are larger-is-better and at most 1.
 
 What becomes of earlier tasks as a stream goes on is told by the score matrix R, with one row per phase of the
-stream and one column per task: ``R[i, j]`` is a score on held-out data of task j after phase i, NaN
-while task j has not been met. A phase is a run of arrivals of the same task; in a stream where no task
+stream and one column per task: ``R[i, j]`` is a score on held-out data of task j after phase i was learnt,
+NaN while task j has not been met. A phase is a run of arrivals of the same task; in a stream where no task
 comes back phases and tasks are the same thing and R is lower triangular.
 
 scikit-learn and scipy are imported by the functions that call them: tables and error messages of the command
@@ -36,18 +36,14 @@ def clustering_scores(y_true: ArrayLike, ids: ArrayLike) -> dict[str, float]:
     y_true : (N,) true classes
     ids : (N,) cluster ids
     """
-    from sklearn.metrics import (
-        adjusted_rand_score,
-        homogeneity_completeness_v_measure,
-        normalized_mutual_info_score,
-    )
+    from sklearn import metrics
 
     y_true, ids = _pair(y_true, ids)
-    homogeneity, completeness, v_measure = homogeneity_completeness_v_measure(y_true, ids)
+    homogeneity, completeness, v_measure = metrics.homogeneity_completeness_v_measure(y_true, ids)
     scores = {
-        "nmi_geometric": normalized_mutual_info_score(y_true, ids, average_method="geometric"),
-        "nmi_arithmetic": normalized_mutual_info_score(y_true, ids, average_method="arithmetic"),
-        "ari": adjusted_rand_score(y_true, ids),
+        "nmi_geometric": metrics.normalized_mutual_info_score(y_true, ids, average_method="geometric"),
+        "nmi_arithmetic": metrics.normalized_mutual_info_score(y_true, ids, average_method="arithmetic"),
+        "ari": metrics.adjusted_rand_score(y_true, ids),
         "homogeneity": homogeneity,
         "completeness": completeness,
         "v_measure": v_measure,
@@ -124,16 +120,9 @@ def per_class_scores(y_true: ArrayLike, ids: ArrayLike) -> tuple[ClassScore, ...
     scores = []
     for row, label in enumerate(labels):
         owned = owner == row
-        n_right, n_predicted = table[row, owned].sum(), table[:, owned].sum()
-        scores.append(
-            ClassScore(
-                label=int(label),
-                precision=float(n_right / n_predicted) if n_predicted else None,
-                recall=float(n_right / table[row].sum()),
-                n_rows=int(table[row].sum()),
-                n_clusters=int(owned.sum()),
-            )
-        )
+        n_right, n_predicted, n_rows = table[row, owned].sum(), table[:, owned].sum(), table[row].sum()
+        precision, recall = float(n_right / n_predicted) if n_predicted else None, float(n_right / n_rows)
+        scores.append(ClassScore(int(label), precision, recall, int(n_rows), int(owned.sum())))
     return tuple(scores)
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from typer import Exit, Option, Typer
 from typer.core import TyperGroup
 
-from dbull.cli import bench, clusters, data, demo, history, learn, predict, report, setup
+from dbull.cli import bench, clusters, data, demo, history, learn, predict, setup
 from dbull.cli.exits import exit_codes
 from dbull.cli.output import say
 
@@ -41,7 +41,7 @@ for _command in (
     *(demo.demo, setup.init, learn.learn, learn.watch, predict.predict, predict.preview),
     *(clusters.clusters, clusters.events, clusters.rename, clusters.merge, clusters.retire),
     *(history.history, history.rollback, history.diff, history.prune, history.check),
-    *(report.report, setup.doctor, bench.bench),
+    *(predict.report, setup.doctor, bench.bench),
 ):
     app.command()(_command)
 app.add_typer(data.app, name="data")

@@ -62,6 +62,8 @@ def bench(
     Examples: `dbull bench split-digits dp-mixture --seeds 0..2`, then
     `dbull bench --table results --figure streams.png`
     """
+    from dbull.experiments.results import find_results
+
     _refuse_wrong_output(figure, style, columns, matrix, score)
     if list_names:
         _list_names(as_json or style == "json")
@@ -72,8 +74,13 @@ def bench(
                 "--table reads results and runs nothing: --seeds, --set, --method-path, --label, --config, "
                 "--out, --data and --pictures do not go with it"
             )
-        results = _read([Path(target) for target in targets or []], quiet)
+        if not targets:
+            raise SettingsError("--table needs at least one folder of results")
+        results, unfinished = find_results(map(Path, targets))
+        for folder in [] if quiet else unfinished:
+            say(f"not complete, left out: {folder}", err=True)
     else:
+        from dbull.experiments.run import bench as run_bench
         from dbull.experiments.settings import parse_seeds, read_config
 
         if config is None:
@@ -88,7 +95,8 @@ def bench(
             settings = replace(settings, seeds=parse_seeds(seeds))
         if out is not None:
             settings = replace(settings, out=out)
-        results = _run(settings, data, pictures, quiet)
+        runs = follow(lambda told: run_bench(settings, data, pictures=pictures, watch=told), quiet, pictures)
+        results = find_results(run.folder for run in runs)[0]
     _show(results, "json" if as_json else style, columns, matrix, score)
     if figure is not None:
         from dbull.experiments.figures import draw_streams
@@ -113,27 +121,6 @@ def _settings(
     name = None if method_path else targets[1]
     choice = MethodChoice(name, method_path, label or "", parse_assignments(assignments))
     return BenchSettings(targets[0], (choice,))
-
-
-def _run(settings: "BenchSettings", data: Path | None, pictures: bool, quiet: bool) -> list["Result"]:
-    from dbull.experiments.results import find_results
-    from dbull.experiments.run import bench as run_bench
-
-    runs = follow(lambda watch: run_bench(settings, data, pictures=pictures, watch=watch), quiet, pictures)
-    results, _ = find_results(run.folder for run in runs)
-    return results
-
-
-def _read(folders: list[Path], quiet: bool) -> list["Result"]:
-    from dbull.experiments.results import find_results
-
-    if not folders:
-        raise SettingsError("--table needs at least one folder of results")
-    results, unfinished = find_results(folders)
-    for folder in unfinished:
-        if not quiet:
-            say(f"not complete, left out: {folder}", err=True)
-    return results
 
 
 def _show(results: list["Result"], style: str, columns: str | None, matrix: bool, score: str) -> None:

@@ -76,11 +76,8 @@ def rename(
 
     Example: `dbull rename model 3 heels`
     """
-
-    def change(learner: "DBULL") -> None:
-        learner.rename(cluster, check_text("NAME", name) or None)
-
-    _change(model, change, f"rename {cluster} {as_text(name)!r}")
+    note = f"rename {cluster} {as_text(name)!r}"
+    _change(model, lambda learner: learner.rename(cluster, check_text("NAME", name) or None), note)
 
 
 def merge(

@@ -136,15 +136,9 @@ def _learn(learner: "DBULL", piece: Piece, number: int, show: Any) -> Step:
         learner.callback = tell
         learner.partial_fit(piece.rows)
     report = learner.report_
-    return Step(
-        number,
-        piece.what,
-        len(piece.rows),
-        list(report.born),
-        rows_per_cluster(report),
-        1.0 if report.novel_share is None else report.novel_share,
-        perf_counter() - started,
-    )
+    novel_share = 1.0 if report.novel_share is None else report.novel_share
+    told = list(report.born), rows_per_cluster(report), novel_share, perf_counter() - started
+    return Step(number, piece.what, len(piece.rows), *told)
 
 
 def _outcome(
@@ -165,12 +159,6 @@ def _outcome(
         share = float(inside[digit] / inside.sum()) if inside.sum() else 0.0
         told = {name: record[name] for name in ("id", "rows", "first_seen", "last_seen")}
         clusters.append({**told, "digit": digit, "share": share})
-    return Outcome(
-        len(ids),
-        learner.n_clusters_,
-        len(np.unique(digits)),
-        same,
-        float(clustering_scores(digits, ids)["nmi_geometric"]),
-        sum(step.seconds for step in steps),
-        clusters,
-    )
+    counts = len(ids), learner.n_clusters_, len(np.unique(digits))
+    nmi = clustering_scores(digits, ids)["nmi_geometric"]
+    return Outcome(*counts, same, nmi, sum(step.seconds for step in steps), clusters)

@@ -10,16 +10,8 @@ from types import FrameType
 
 import typer
 
+from dbull import errors
 from dbull.cli.output import drop_output, printable, reader_is_gone, say
-from dbull.errors import (
-    DataError,
-    DbullError,
-    FolderInUseError,
-    ModelFileError,
-    OutputError,
-    ResultsError,
-    SettingsError,
-)
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
@@ -39,10 +31,10 @@ class ExitCode(IntEnum):
 
 
 _CODES = (
-    (SettingsError, ExitCode.USAGE),
-    ((DataError, ResultsError), ExitCode.DATA_REFUSED),
-    (ModelFileError, ExitCode.MODEL_DAMAGED),
-    (FolderInUseError, ExitCode.OTHER_WRITER),
+    (errors.SettingsError, ExitCode.USAGE),
+    ((errors.DataError, errors.ResultsError), ExitCode.DATA_REFUSED),
+    (errors.ModelFileError, ExitCode.MODEL_DAMAGED),
+    (errors.FolderInUseError, ExitCode.OTHER_WRITER),
 )
 
 
@@ -75,7 +67,7 @@ def exit_codes() -> Iterator[None]:
     try:
         with _whole_output():
             yield
-    except DbullError as error:
+    except errors.DbullError as error:
         say(f"error: {error}", err=True)
         codes = (code for kinds, code in _CODES if isinstance(error, kinds))
         raise typer.Exit(next(codes, ExitCode.FAULT)) from error
@@ -111,10 +103,10 @@ def _whole_output() -> Iterator[None]:
         ended = ended or typer.Exit(ExitCode.DONE)
     except OSError as error:
         # Files have names, and whoever writes a model or a table makes an error of ours of it.
-        if isinstance(error, DbullError) or error.filename is not None or error.errno not in _FULL:
+        if isinstance(error, errors.DbullError) or error.filename is not None or error.errno not in _FULL:
             raise
         drop_output()
-        raise OutputError(
+        raise errors.OutputError(
             f"standard output: cannot be written ({error.strerror}); what a model has learned stays learned"
         ) from error
     if ended is not None:

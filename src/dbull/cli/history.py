@@ -29,21 +29,11 @@ def history(model: Model, as_json: AsJson = False) -> None:
     folder = _folder(model)
     rows: list[dict[str, Any]] = []
     for entry in folder.history():
-        kept = entry.manifest
-        if kept is None:
-            rows.append({"generation": entry.generation, "problem": entry.problem})
-            continue
-        rows.append(
-            {
-                "generation": entry.generation,
-                "time": kept.time,
-                "note": _note(kept),
-                "rows": kept.rows,
-                "ids_given": kept.ids_given,
-                "bytes": _size(folder.folder(entry.generation)),
-                "problem": None,
-            }
-        )
+        row: dict[str, Any] = {"generation": entry.generation}
+        if (kept := entry.manifest) is not None:
+            row |= {"time": kept.time, "note": _note(kept), "rows": kept.rows, "ids_given": kept.ids_given}
+            row["bytes"] = _size(folder.folder(entry.generation))
+        rows.append({**row, "problem": entry.problem})
     columns = ("generation", "time", "note", "rows", "ids_given", "bytes")
     show_rows(rows, (*columns, "problem") if any(row["problem"] for row in rows) else columns, as_json)
 

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -96,17 +96,16 @@ def follow(
 ) -> list["RunDone"]:
     """Go through a benchmark, say how it goes, and return the runs that are complete.
 
-    Parameters
-    ----------
-    start : makes the benchmark, given who is told how learning goes; nobody if quiet
-    pictures : whether pictures were asked for, so that a run without any is named
+    It is made by `start`, given who is told how learning goes. If pictures were asked for, a run without any
+    is named.
     """
     from dbull.experiments.run import RunDone
 
     if quiet:
         return [event for event in start(None) if isinstance(event, RunDone)]
     runs = []
-    with _reporter(pictures) as reporter:
+    with _run_bar() if sys.stderr.isatty() else nullcontext() as bar:
+        reporter = _Lines(pictures) if bar is None else _LiveBar(bar, pictures)
         for event in start(reporter.learning):
             if isinstance(event, RunDone):
                 runs.append(event)
@@ -114,15 +113,6 @@ def follow(
             else:
                 reporter.step(event)
     return runs
-
-
-@contextmanager
-def _reporter(pictures: bool) -> Iterator["_Lines | _LiveBar"]:
-    if sys.stderr.isatty():
-        with _run_bar() as bar:
-            yield _LiveBar(bar, pictures)
-    else:
-        yield _Lines(pictures)
 
 
 class _Lines:
@@ -151,18 +141,14 @@ class _LiveBar:
     """A bar for the run under way, one below it for its epochs; finished runs stay as lines above."""
 
     def __init__(self, bar: "Progress", pictures: bool):
-        self._bar = bar
-        self._pictures = pictures
-        self._task: TaskID | None = None
-        self._epochs: TaskID | None = None
+        self._bar, self._pictures = bar, pictures
+        self._tasks: dict[str, TaskID] = {}
 
     def learning(self, event: "Learning") -> None:
-        self._show_run(event)
-        if self._epochs is None:
-            self._epochs = self._bar.add_task("", total=None, state="", left="")
+        self._shown("run", _name(event), event.n_arrivals)
         progress = event.progress
         self._bar.update(
-            self._epochs,
+            self._shown("epochs"),
             description=f"  {progress.stage}",
             completed=progress.epoch,
             total=progress.n_epochs,
@@ -171,26 +157,24 @@ class _LiveBar:
         )
 
     def step(self, step: "StepDone") -> None:
-        self._remove_epochs()
-        self._bar.update(self._show_run(step), completed=step.record["arrival"] + 1, state=_state(step))
+        self._remove("epochs")
+        task = self._shown("run", _name(step), step.n_arrivals)
+        self._bar.update(task, completed=step.record["arrival"] + 1, state=_state(step))
 
     def run(self, run: "RunDone") -> None:
-        self._remove_epochs()
-        if self._task is not None:
-            self._bar.remove_task(self._task)
-            self._task = None
+        self._remove("epochs", "run")
         line = f"{_name(run)}: {_outcome(run, self._pictures)}"
         self._bar.console.print(printable(line), highlight=False, markup=False, soft_wrap=True)
 
-    def _show_run(self, event: "Learning | StepDone") -> "TaskID":
-        if self._task is None:
-            self._task = self._bar.add_task(_name(event), total=event.n_arrivals, state="", left=None)
-        return self._task
+    def _shown(self, kind: str, title: str = "", total: int | None = None) -> "TaskID":
+        if kind not in self._tasks:
+            left = "" if kind == "epochs" else None  # of which the method itself tells
+            self._tasks[kind] = self._bar.add_task(title, total=total, state="", left=left)
+        return self._tasks[kind]
 
-    def _remove_epochs(self) -> None:
-        if self._epochs is not None:
-            self._bar.remove_task(self._epochs)
-            self._epochs = None
+    def _remove(self, *kinds: str) -> None:
+        for kind in self._tasks.keys() & kinds:
+            self._bar.remove_task(self._tasks.pop(kind))
 
 
 def _run_bar() -> "Progress":

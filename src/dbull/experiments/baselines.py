@@ -113,17 +113,11 @@ class FirstArrivalPCA:
 
     Vectors keep their meaning over the whole stream, which a projection refitted on every arrival would not
     give. Columns are centred, not scaled: pixels that never vary must not be blown up.
-
-    Parameters
-    ----------
-    learner : any method on vectors
-    n_dims : dimensions kept, at most as many as the first arrival allows
-    random_state : seed of PCA's randomised solver
     """
 
-    learner: Any
-    n_dims: int
-    random_state: int
+    learner: Any  # any method on vectors
+    n_dims: int  # dimensions kept, at most as many as the first arrival allows
+    random_state: int  # of PCA's randomised solver
     _pca: PCA | None = field(default=None, init=False)
 
     def _fit_projection(self, X: Array) -> None:

@@ -75,10 +75,9 @@ def _commit() -> str | None:
     None for an installed package, even if it lies inside the repository of another project.
     """
     here = Path(__file__)
-    describe = ("describe", "--always", "--abbrev=40", "--dirty=+changes", "--exclude=*")
     if _git(here.parent, "ls-files", "--error-unmatch", here.name) is None:
         return None
-    return _git(here.parent, *describe)
+    return _git(here.parent, "describe", "--always", "--abbrev=40", "--dirty=+changes", "--exclude=*")
 
 
 def _git(folder: Path, *arguments: str) -> str | None:

@@ -29,14 +29,7 @@ SUFFIXES = (".png", ".pdf", ".svg")
 
 
 def draw_streams(results: Sequence[Result], target: Path, score: str = "nmi_geometric") -> None:
-    """Draw one scenario: mean over seeds of each method, with a band of one standard error.
-
-    Parameters
-    ----------
-    results : complete results of one scenario
-    target : file to write; .png, .pdf or .svg
-    score : which score the task panels show
-    """
+    """Draw the results of one scenario: mean over seeds of each method, with a band of one standard error."""
     check_known("score", score, SCORE_NAMES)
     check_target(target)
     from matplotlib.figure import Figure

@@ -40,11 +40,8 @@ def draw_pictures(
 ) -> list[Path]:
     """Draw all pictures of a fitted learner into a folder and return their files.
 
-    Parameters
-    ----------
-    rows : held-out rows, (N, d): units for the profiles, points of the map
-    image_shape : (height, width) or (height, width, channels) if rows are images
-    seed : of the rows chosen for the map, and of its layout
+    Held-out rows, (N, d), give the units of the profiles and the points of the map, which `seed` chooses and
+    lays out; `image_shape` is (height, width) or (height, width, channels).
     """
     from dbull.experiments.training_picture import draw_training
 
@@ -174,7 +171,8 @@ def _shown(learner: "DBULL") -> tuple[dict[int, str], str]:
     which = f"{len(ids)} cluster{'s' if len(ids) > 1 else ''}"
     if len(ids) > MAX_CLUSTERS:
         which = f"the {MAX_CLUSTERS} largest of {len(ids)} clusters"
-    return {int(i): _percent(share) for i, share in zip(ids[order], shares[order], strict=True)}, which
+    percents = ["<1 %" if share < 0.005 else f"{100 * share:.0f} %" for share in shares[order]]
+    return dict(zip(ids[order].tolist(), percents, strict=True)), which
 
 
 def _brightness(values: Floats, rows: NDArray[Any]) -> Floats:
@@ -244,7 +242,3 @@ def _flattened(codes: Floats, seed: int) -> tuple[Floats, str]:
     with threadpool_limits(limits=1):
         places: Floats = layout.fit_transform(codes).astype(np.float64)
     return places, "t-SNE of the codes: near means alike"
-
-
-def _percent(share: float) -> str:
-    return "<1 %" if share < 0.005 else f"{100 * share:.0f} %"

@@ -25,6 +25,7 @@ class Method:
 
 
 _DBULL, _CURL = "dbull.methods.dbull:DBULL", "dbull:CURL"
+_TOLD_K = "told the true number of classes"
 METHODS: Mapping[str, Method] = {
     "dbull": Method(_DBULL, "our networks and Dirichlet process mixture, learned together"),
     "dbull-paper": Method(
@@ -44,21 +45,19 @@ METHODS: Mapping[str, Method] = {
         "our Dirichlet process mixture on PCA of the first arrival",
         pca_dims=10,
     ),
-    "dec": Method("dbull:DEC", "deep embedded clustering, told the true number of classes"),
-    "vade": Method("dbull:VaDE", "variational deep embedding, told the true number of classes"),
+    "dec": Method("dbull:DEC", f"deep embedded clustering, {_TOLD_K}"),
+    "vade": Method("dbull:VaDE", f"variational deep embedding, {_TOLD_K}"),
     "vae-dp": Method(
         "dbull:VAEDP", "a plain variational autoencoder, then our Dirichlet process mixture of its codes"
     ),
     "curl-f": Method(
-        _CURL,
-        "CURL with a fixed number of components, told the true number of classes",
-        told_true_k_as="n_clusters",
+        _CURL, f"CURL with a fixed number of components, {_TOLD_K}", told_true_k_as="n_clusters"
     ),
     "curl-d": Method(_CURL, "CURL that adds components where rows are explained poorly"),
-    "kmeans": Method("dbull.experiments.baselines:KMeansTrueK", "k-means, told the true number of classes"),
+    "kmeans": Method("dbull.experiments.baselines:KMeansTrueK", f"k-means, {_TOLD_K}"),
     "gmm": Method(
         "sklearn.mixture:GaussianMixture",
-        "scikit-learn's mixture on PCA, told the true number of classes, refitted on all rows so far",
+        f"scikit-learn's mixture on PCA, {_TOLD_K}, refitted on all rows so far",
         {"n_init": 5},
         pca_dims=10,
         told_true_k_as="n_components",
@@ -129,10 +128,8 @@ def resolve(
         raise SettingsError(
             f"{choice.label} needs a value for {missing[0]!r}: give it with --set {missing[0]}=..."
         )
-    told = None if told_as is None else true_k
-    watched_as = getattr(method_class, "watched_as", None)
-    projected = pca_dims or None
-    return ResolvedMethod(choice.label, entry.path, parameters, projected, seed, told, watched_as, entry.warm)
+    told = None if told_as is None else true_k, getattr(method_class, "watched_as", None)
+    return ResolvedMethod(choice.label, entry.path, parameters, pca_dims or None, seed, *told, entry.warm)
 
 
 def build(method: ResolvedMethod, watch: Callable[[Any], object] | None = None) -> Any:

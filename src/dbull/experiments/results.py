@@ -54,12 +54,7 @@ class RunFolder:
     def open(cls, path: Path, settings: Record, environment: Record) -> Iterator["RunFolder"]:
         """Make or re-enter the folder of a run, and hold it against other writers.
 
-        Raises
-        ------
-        SettingsError
-            if the folder holds a run with other settings
-        FolderInUseError
-            if another process is writing there
+        Raises SettingsError if it holds a run with other settings, FolderInUseError if another one writes.
         """
         try:
             path.mkdir(parents=True, exist_ok=True)

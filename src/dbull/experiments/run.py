@@ -52,7 +52,6 @@ class StepDone(_Event):
 
     n_arrivals: int
     record: dict[str, Any]
-    seconds: float
     replayed: bool  # an earlier, interrupted run had written this very step
 
 
@@ -168,9 +167,7 @@ def _steps(stream: Scenario, learner: "_Learner", scorer: Scorer, folder: RunFol
         }
         replayed = folder.add_step(record, timing)
         earlier = ids_held_out
-        seconds = perf_counter() - started
-        which = (stream.name, learner.label, stream.seed)
-        yield StepDone(*which, len(stream.arrivals), record, seconds, replayed)
+        yield StepDone(stream.name, learner.label, stream.seed, len(stream.arrivals), record, replayed)
 
 
 class _Learner:
@@ -200,7 +197,11 @@ class _Learner:
         x = _read_only(x)
         with warnings.catch_warnings(record=True) as caught:
             try:
-                self._learn(x)
+                if self.way == "refit-on-all-rows":
+                    self._kept.append(x)
+                    self._method.fit(np.concatenate(self._kept))
+                else:
+                    getattr(self._method, self.way)(x)
             except (TypeError, ValueError) as error:
                 # Estimators check their parameters only now; a complaint about what the user set is theirs.
                 if any(re.search(rf"\b{name}\b", str(error)) for name in self._set_by_user):
@@ -208,13 +209,6 @@ class _Learner:
                 raise
         self.n_learnt += 1
         self.warnings = [f"{warning.category.__name__}: {warning.message}" for warning in caught]
-
-    def _learn(self, x: NDArray[np.float32]) -> None:
-        if self.way == "refit-on-all-rows":
-            self._kept.append(x)
-            self._method.fit(np.concatenate(self._kept))
-        else:
-            getattr(self._method, self.way)(x)
 
     def predict(self, x: NDArray[np.float32]) -> NDArray[np.int64]:
         return self._checked(self._method.predict(_read_only(x)), len(x), "predict")

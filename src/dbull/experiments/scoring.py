@@ -11,16 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dbull import metrics
 from dbull.data import HeldOut, Scenario
-from dbull.metrics import (
-    SCORE_NAMES,
-    average_score,
-    backward_transfer,
-    clustering_scores,
-    forgetting,
-    id_stability,
-    per_class_scores,
-)
+from dbull.metrics import SCORE_NAMES, clustering_scores
 
 Ids = NDArray[np.int64]
 
@@ -79,7 +72,7 @@ class Scorer:
                 str(part.task): clustering_scores(part.y_true, ids_by_task[part.task]) for part in parts
             },
             "cumulative": clustering_scores(labels, ids_held_out),
-            "per_class": [asdict(score) for score in per_class_scores(labels, ids_held_out)],
+            "per_class": [asdict(score) for score in metrics.per_class_scores(labels, ids_held_out)],
             "n_clusters": n_used if n_clusters is None else n_clusters,
             "n_clusters_used": n_used,
             "n_classes": len(self._classes(self.tasks_seen(arrival))),
@@ -87,7 +80,7 @@ class Scorer:
         }
         if ids_resolved is not None:
             earlier = np.concatenate([ids_by_task[task] for task in self.tasks_seen(arrival - 1)])
-            record["id_stability"] = id_stability(ids_resolved, earlier)
+            record["id_stability"] = metrics.id_stability(ids_resolved, earlier)
         return record
 
     def _seen(self, arrival: int) -> list[HeldOut]:
@@ -106,9 +99,9 @@ def final_record(steps: Sequence[dict[str, Any]]) -> dict[str, Any]:
         matrix = score_matrix(steps, name)
         lifelong[name] = {
             "matrix": [[None if np.isnan(value) else float(value) for value in row] for row in matrix],
-            "average": average_score(matrix),
-            "forgetting": forgetting(matrix),
-            "backward_transfer": backward_transfer(matrix),
+            "average": metrics.average_score(matrix),
+            "forgetting": metrics.forgetting(matrix),
+            "backward_transfer": metrics.backward_transfer(matrix),
         }
     return {
         "arrivals": len(steps),

@@ -57,11 +57,10 @@ def summarise(results: Sequence[Result], columns: Sequence[str] = DEFAULT_COLUMN
     for column in columns:
         check_known("column", column, column_names())
     refuse_unlike(results)
-    rows = []
-    for group in _groups(results):
-        cells = {column: _summary([_value(result, column) for result in group]) for column in columns}
-        rows.append(_row(group, None, cells))
-    return tuple(rows)
+    return tuple(
+        _row(group, None, {column: _summary([_value(run, column) for run in group]) for column in columns})
+        for group in _groups(results)
+    )
 
 
 def score_matrices(results: Sequence[Result], score: str) -> tuple[Row, ...]:

@@ -18,8 +18,7 @@ Settings are the parameters of `DBULL` and those of `Reading`, how files are rea
 file, and raises AlreadyLearnedError if there is nothing new in it. docs/ingest.md tells more.
 """
 
-from dbull.ingest.inbox import Inbox
-from dbull.ingest.inputs import Input
+from dbull.ingest.inputs import Inbox, Input
 from dbull.ingest.learner import Learned, Learner, open_model, without_name_warnings
 from dbull.ingest.settings import Reading, setting_names
 

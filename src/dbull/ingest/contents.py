@@ -61,7 +61,7 @@ class _Beginnings:
 
     def __init__(self, lengths: Collection[int]):
         self._wanted = sorted(lengths, reverse=True)
-        self._digest = hashlib.sha256()
+        self.digest = hashlib.sha256()
         self.n_bytes = 0
         self.found: dict[int, str] = {}
 
@@ -70,15 +70,11 @@ class _Beginnings:
         while self._wanted and self._wanted[-1] <= self.n_bytes + len(view):
             length = self._wanted.pop()
             part, view = view[: length - self.n_bytes], view[length - self.n_bytes :]
-            self._digest.update(part)
+            self.digest.update(part)
             self.n_bytes = length
-            self.found[length] = self._digest.hexdigest()
-        self._digest.update(view)
+            self.found[length] = self.digest.hexdigest()
+        self.digest.update(view)
         self.n_bytes += len(view)
-
-    @property
-    def sha256(self) -> str:
-        return self._digest.hexdigest()
 
 
 def survey_table(source: Input, lengths: Collection[int], known: Collection[str]) -> Survey:
@@ -100,7 +96,7 @@ def survey_table(source: Input, lengths: Collection[int], known: Collection[str]
         if known and not known_rows:
             known_rows = any(digest in known for digest in row_digests(path, rows))
         n_rows += len(rows)
-    whole = content.sha256, content.n_bytes, n_rows, content.found
+    whole = content.digest.hexdigest(), content.n_bytes, n_rows, content.found
     return Survey(source, *whole, known_rows, max_bytes, tuple(digests))
 
 

@@ -1,16 +1,58 @@
-"""Files for a model: columns in its order, by name where both have names."""
+"""Files for a model: those that arrive in a folder; columns in its order, by name where both have names."""
 
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dbull.data.readers import Chunk, ReadSettings, find_source, read_chunks
-from dbull.errors import DataError
+from dbull.data.readers import SUFFIXES, Chunk, ReadSettings, find_source, read_chunks
+from dbull.errors import DataError, SettingsError
 from dbull.ingest.settings import ARRIVAL_ROWS, Reading
 from dbull.methods.dbull import DBULL
 
 _PART_OF_LIST = re.compile(r"\[\d+\]\Z")
+
+
+class Inbox:
+    """Tells which files of a folder are new, or are not as they were when they were told last.
+
+    Names that begin with a dot, and unknown kinds of files, are left alone.
+
+    Parameters
+    ----------
+    folder
+        Where files arrive.
+    settle
+        Seconds that a file must have been left alone before it is told.
+    """
+
+    def __init__(self, folder: Path, settle: float = 0.0):
+        if not folder.is_dir():
+            raise SettingsError(f"{folder}: is not a folder; make it, or name the one where files arrive")
+        self.folder, self.settle = folder, settle
+        self._told: dict[Path, tuple[int, int]] = {}
+
+    def arrived(self) -> Iterator[Path]:
+        """Yield the files in the order of their names."""
+        try:
+            paths = sorted(self.folder.iterdir())
+        except OSError as error:
+            raise SettingsError(
+                f"{self.folder}: cannot be looked into any more ({error.strerror})"
+            ) from error
+        for path in paths:
+            if path.name.startswith(".") or not path.is_file() or not path.name.lower().endswith(SUFFIXES):
+                continue
+            try:
+                found = path.stat()
+                stamp = found.st_size, found.st_mtime_ns
+            except OSError:  # taken away meanwhile
+                stamp = 0, 0
+            # The clock that stamped a file may be ahead of ours.
+            if abs(time.time() - stamp[1] / 1e9) >= self.settle and self._told.get(path) != stamp:
+                self._told[path] = stamp
+                yield path
 
 
 @dataclass(frozen=True)

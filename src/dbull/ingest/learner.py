@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from dbull.errors import AlreadyLearnedError, ConflictError, DataError, SettingsError
-from dbull.ingest.inbox import Inbox
-from dbull.ingest.inputs import Input
+from dbull.ingest.inputs import Inbox, Input
 from dbull.ingest.settings import Asked, Reading
 from dbull.ingest.sources import Piece, open_source
 from dbull.ledger import ArrivalReport

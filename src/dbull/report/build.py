@@ -5,14 +5,13 @@ from __future__ import annotations
 import platform
 from collections.abc import Mapping, Sequence
 from importlib import metadata
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbull.methods.dbull import DBULL
+from dbull.report import data
 from dbull.report.data import Cluster, CodeMap, Feature, FormerCluster, ReportData
-from dbull.report.history import arrivals_of, happenings_of, lanes_of, rows_per_arrival
 from dbull.report.images import as_picture, drawable_shape
 
 Floats = NDArray[np.float64]
@@ -45,17 +44,21 @@ def build_report(
         When the page is made, if it shall say so.
     """
     table, events = model.clusters_, model.events_
-    arrivals = arrivals_of(events)
+    arrivals = data.arrivals_of(events)
     living = [record for record in table if record["status"] != "merged"]
     living.sort(key=lambda record: (-record["rows"], record["id"]))
     shown = living[:MAX_CARDS]
     n_draws = max(20, min(MOST_DRAWS, MAX_MAP_POINTS // len(shown)))
     # The same seed each time: the same model gives the same page.
     codes = {c: model.sample_codes(n_draws, c, random_state=c)[0] for c in (record["id"] for record in shown)}
-    brought = rows_per_arrival(arrivals, lambda cluster: int(model.resolve([cluster])[0]))
+    brought = data.rows_per_arrival(arrivals, lambda cluster: int(model.resolve([cluster])[0]))
     painter = _Painter(model, codes, {record["id"]: record["weight"] or 0.0 for record in shown})
     near = _neighbours(codes, {record["id"]: record["spread"] for record in shown})
-    former = _former(model, table)
+    former = tuple(
+        FormerCluster(one["id"], one["name"], one["first_seen"], int(model.resolve([one["id"]])[0]))
+        for one in table
+        if one["status"] == "merged"
+    )
     clusters = tuple(
         Cluster(
             **{name: record[name] for name in KEPT},
@@ -77,9 +80,9 @@ def build_report(
         n_clusters=len(living),
         clusters=clusters,
         former=former,
-        lanes=lanes_of(table, events, arrivals),
+        lanes=data.lanes_of(table, events, arrivals),
         arrivals=arrivals,
-        happenings=happenings_of(events),
+        happenings=data.happenings_of(events),
         code_map=_code_map({c: drawn[: MAX_MAP_POINTS // len(shown)] for c, drawn in codes.items()}),
         settings=given,
         defaults=defaults,
@@ -160,19 +163,10 @@ def _code_map(codes: Mapping[int, Floats]) -> CodeMap:
     centre = together.mean(0)
     _, singular, axes = np.linalg.svd(together - centre, full_matrices=False)
     axes = axes[:2] * np.sign(axes[:2][np.arange(len(axes[:2])), np.abs(axes[:2]).argmax(1)])[:, None]
-    plane = {cluster: (drawn - centre) @ axes.T for cluster, drawn in codes.items()}
-    if len(axes) < 2:
-        plane = {cluster: np.column_stack([flat, np.zeros(len(flat))]) for cluster, flat in plane.items()}
+    flat = ((0, 0), (0, 2 - len(axes)))
+    plane = {cluster: np.pad((drawn - centre) @ axes.T, flat) for cluster, drawn in codes.items()}
     variance = singular**2
     return CodeMap(plane, float(variance[:2].sum() / variance.sum()) if variance.sum() > 0 else 1.0)
-
-
-def _former(model: DBULL, table: Sequence[Mapping[str, Any]]) -> tuple[FormerCluster, ...]:
-    return tuple(
-        FormerCluster(one["id"], one["name"], one["first_seen"], int(model.resolve([one["id"]])[0]))
-        for one in table
-        if one["status"] == "merged"
-    )
 
 
 def _settings(model: DBULL) -> tuple[dict[str, str], dict[str, str]]:
