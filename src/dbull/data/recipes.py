@@ -32,9 +32,8 @@ class Recipe:
     @property
     def download(self) -> tuple[DataFile, ...]:
         """The files to download, or to ask for where none can be downloaded."""
-        return next(
-            (files for files in self.choices if files and all(f.urls for f in files)), self.choices[0]
-        )
+        with_addresses = [files for files in self.choices if files and all(f.urls for f in files)]
+        return (with_addresses or self.choices)[0]
 
     @property
     def can_get(self) -> bool:

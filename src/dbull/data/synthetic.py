@@ -54,10 +54,8 @@ def skewed_mixture(seed: int, settings: MixtureSettings | None = None) -> Sample
     settings = settings or MixtureSettings()
     random = _generator(seed, "skewed")
     y_true, means, scales = _clusters(random, settings)
-    shape = (settings.n_rows, settings.n_features)
-    skewed = _SKEW * np.abs(random.standard_normal(shape)) + np.sqrt(1 - _SKEW**2) * random.standard_normal(
-        shape
-    )
+    u, v = random.standard_normal((2, settings.n_rows, settings.n_features))
+    skewed = _SKEW * np.abs(u) + np.sqrt(1 - _SKEW**2) * v
     mean = _SKEW * np.sqrt(2 / np.pi)
     noise = (skewed - mean) / np.sqrt(1 - mean**2)
     tail = random.choice([-1.0, 1.0], size=(settings.n_clusters, settings.n_features))
