@@ -24,28 +24,13 @@ _MAX_DEFLATE_RATIO = 1032  # of the format itself: a damaged size field must not
 
 @dataclass(frozen=True)
 class DataFile:
-    """One file of a data set.
+    """One file of a data set. Digests are SHA-256 in hexadecimal, or MD5 where nobody has published more."""
 
-    Attributes
-    ----------
-    name : str
-        File name, the same in every folder.
-    n_bytes : int
-        Size at the source, for the progress of a download; 0 where unknown.
-    stored : tuple of str
-        Accepted digests of the file as it lies on disk, in hexadecimal: SHA-256, or MD5 where
-        nobody has published more.
-    content : tuple of str
-        Accepted digests of the decompressed content, likewise.
-    urls : tuple of str
-        Official source first, then its mirrors; empty if the file cannot be downloaded.
-    """
-
-    name: str
-    n_bytes: int = 0
-    stored: tuple[str, ...] = ()
-    content: tuple[str, ...] = ()
-    urls: tuple[str, ...] = ()
+    name: str  # the same in every folder
+    n_bytes: int = 0  # at the source, for the progress of a download; 0 where unknown
+    stored: tuple[str, ...] = ()  # accepted digests of the file as it lies on disk
+    content: tuple[str, ...] = ()  # and of the decompressed content
+    urls: tuple[str, ...] = ()  # official source first, then its mirrors; empty if it cannot be downloaded
 
 
 def cache_root() -> Path:
@@ -97,13 +82,7 @@ def missing_message(
 
 
 def matching_digest(path: Path, file: DataFile) -> str:
-    """Return the accepted digest that the file has, as "sha256:..." or "md5:..."; refuse a file with none.
-
-    Raises
-    ------
-    DataError
-        If the file is an HTML page, a Git LFS pointer, damaged, truncated, or simply another file.
-    """
+    """Return the accepted digest that the file has, as "sha256:..." or "md5:..."; refuse a file with none."""
     if not file.stored and not file.content:  # made by the user: there is nothing to hold it to
         refuse_impostor(path)
         return f"sha256:{_digest(path, 'sha256', decompress=False)}"

@@ -25,12 +25,8 @@ def parse_connections(content: bytes, where: str) -> tuple[np.ndarray, np.ndarra
 
     The three categorical attributes become one column per value; rates stay as they are, in
     [0, 1]; every other number n becomes log(1 + n), since counts of bytes run over nine decades.
-    No statistic of the data is used, so the stream holds no trace of its future.
-
-    Returns
-    -------
-    x : (N, 123) float32, columns as in `COLUMNS`
-    y_true : (N,) int64, index into `LABELS`
+    No statistic of the data is used, so the stream holds no trace of its future. Returns the columns
+    `COLUMNS`, (N, 123) float32, and for each row the position of its label in `LABELS`.
     """
     lines = [line for line in content.splitlines() if line and not line.isspace()]
     if not lines:
