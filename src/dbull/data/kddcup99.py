@@ -5,9 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from dbull.data.catalogue import CATALOGUE
 from dbull.data.dataset import Samples
-from dbull.data.files import read_content
+from dbull.data.files import CATALOGUE, read_content
 from dbull.errors import DataError
 
 # The 41 attributes in file order, values of the three that are categories, and what a record may be.

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import scipy  # its parts are imported when they are first used
 
-from dbull.data.catalogue import files_of
+from dbull.data.archives import read_arrays
 from dbull.data.dataset import Samples
-from dbull.data.npz import read_arrays
+from dbull.data.files import files_of
 from dbull.data.text import N_WORDS
 
 (READY_FILE,), (COUNTS_FILE,) = files_of("reuters10k-ready"), files_of("reuters-rcv1")
