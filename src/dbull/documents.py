@@ -44,10 +44,7 @@ def parse_document(data: bytes, where: str) -> Any:
         raise ModelFileError(f"{where}: nested deeper than {MAX_DEPTH}; this was not written by dbull")
     try:
         return json.loads(
-            data.decode("utf-8"),
-            parse_constant=_no_constant,
-            parse_float=_finite,
-            object_pairs_hook=_no_doubles,
+            data.decode("utf-8"), parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=_unique
         )
     except (ValueError, RecursionError) as error:
         raise ModelFileError(f"{where}: not valid JSON ({error}); bring the file back from a copy") from error
@@ -75,7 +72,7 @@ def _finite(text: str) -> float:
     return value
 
 
-def _no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("a name occurs twice")
@@ -98,9 +95,8 @@ def plain(value: object, where: str) -> Any:
         return {key: plain(part, f"{where}.{key}") for key, part in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(part, f"{where}[{i}]") for i, part in enumerate(value)]
-    raise SettingsError(
-        f"{where}: a {type(value).__name__} cannot be written down; give plain numbers or text"
-    )
+    kind = type(value).__name__
+    raise SettingsError(f"{where}: a {kind} cannot be written down; give plain numbers or text")
 
 
 def fail(where: str, what: str) -> NoReturn:
@@ -160,9 +156,7 @@ def list_of(reader: Reader) -> Reader:
 
 def one_of(allowed: tuple[str, ...]) -> Reader:
     """Return the reader of one of some texts."""
-    return value_that(
-        lambda value: isinstance(value, str) and value in allowed, f"one of {', '.join(allowed)}"
-    )
+    return value_that(lambda value: value in allowed, f"one of {', '.join(allowed)}")
 
 
 def as_text(name: object) -> str:

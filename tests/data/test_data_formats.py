@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from dbull.data import cifar10, kddcup99, mnist, newsgroups, reuters, reuters21578, stl10, usps
+from dbull.data import cifar10, kddcup99, mnist, reuters, stl10, text, usps
 from dbull.data.archives import read_texts
 from dbull.data.text import tfidf
 from dbull.errors import DataError
@@ -254,7 +254,7 @@ class TestText:
         np.testing.assert_allclose(x, [[0, 1], [0, 1], [1, 0], last], rtol=1e-6)
 
     def test_newsgroups_lose_their_header_and_keep_train_before_test(self, tmp_path):
-        path = tmp_path / newsgroups.ARCHIVE.name
+        path = tmp_path / text.NEWSGROUPS.name
         post = "From: {0}@x\nSubject: {0}\n\nbody of {0}\n\nsecond part"
         names = [
             "20news-bydate-test/sci.med/9",
@@ -262,18 +262,18 @@ class TestText:
             "20news-bydate-train/sci.med/1",
         ]
         write_tar(path, {name: post.format(name[-1]).encode() for name in names})
-        posts, groups, n_train = newsgroups.read_posts(path)
+        posts, groups, n_train = text.read_posts(path)
         assert posts == [f"body of {i}\n\nsecond part" for i in "129"]
         assert groups == ["sci.med", "sci.space", "sci.med"]
         assert n_train == 2
-        samples = newsgroups.read_newsgroups({path.name: path})
+        samples = text.read_newsgroups({path.name: path})
         assert samples.label_names == ("sci.med", "sci.space")
         assert samples.y_true.tolist() == [0, 1, 0]
 
     def test_newsgroups_of_another_layout_are_refused(self, tmp_path):
         write_tar(tmp_path / "a.tar.gz", {"20news-19997/sci.med/1": b"x"})
         with pytest.raises(DataError, match=r"unexpected member 20news-19997/sci\.med/1"):
-            newsgroups.read_posts(tmp_path / "a.tar.gz")
+            text.read_posts(tmp_path / "a.tar.gz")
 
     def test_archives_are_read_without_following_links_or_writing(self, tmp_path, monkeypatch):
         path = tmp_path / "a.tar.gz"
@@ -300,7 +300,7 @@ class TestReuters21578:
         sgml = '<!DOCTYPE lewis SYSTEM "lewis.dtd">\n' + self.story.format(
             7, "<D>earn</D><D>acq</D>", "", "Wheat"
         )
-        (story,) = reuters21578.parse_stories(sgml, "here")
+        (story,) = text.parse_stories(sgml, "here")
         assert (story.number, story.topics) == (7, ("earn", "acq"))
         assert story.text.split() == ["PROFIT", "<UP>", "PARIS,", "Wheat", "&", "more"]
 
@@ -308,25 +308,25 @@ class TestReuters21578:
         sgml = '<!DOCTYPE lewis [<!ENTITY x SYSTEM "file:///etc/passwd">]>\n' + self.story.format(
             1, "", "", "&x;"
         )
-        (story,) = reuters21578.parse_stories(sgml, "here")
+        (story,) = text.parse_stories(sgml, "here")
         assert "&x;" in story.text
 
     def test_only_stories_with_one_topic_become_samples(self, tmp_path):
-        path = tmp_path / reuters21578.ARCHIVE.name
+        path = tmp_path / text.REUTERS.name
         second = self.story.format(2, "<D>acq</D>", ' TYPE="BRIEF"', "takeover")
         first = self.story.format(1, "<D>earn</D>", "", "profits") + self.story.format(3, "", "", "nothing")
         write_tar(
             path,
             {"reut2-001.sgm": second.encode(), "reut2-000.sgm": first.encode(), "README.txt": b"<REUTERS "},
         )
-        samples = reuters21578.read_reuters21578({path.name: path})
+        samples = text.read_reuters21578({path.name: path})
         assert [samples.label_names[label] for label in samples.y_true] == ["earn", "acq"]
         assert samples.x.shape[0] == 2
 
     def test_a_cut_file_is_named(self):
         sgml = self.story.format(1, "", "", "a") + self.story.format(2, "", "", "b")[:-20]
         with pytest.raises(DataError, match="2 stories begin but only 1 end"):
-            list(reuters21578.parse_stories(sgml, "here"))
+            list(text.parse_stories(sgml, "here"))
 
 
 class TestReuters10k:

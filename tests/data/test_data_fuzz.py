@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dbull.data import ReadSettings, cifar10, kddcup99, mnist, read_table, stl10, usps
-from dbull.data.archives import read_texts
+from dbull.data.archives import read_arrays, read_texts
 from dbull.data.files import DataFile, matching_digest, read_content
-from dbull.data.npz import read_arrays
-from dbull.data.reuters21578 import parse_stories
+from dbull.data.text import parse_stories
 from dbull.errors import DataError
 
 pa = pytest.importorskip("pyarrow")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dbull import data
-from dbull.data import reuters, reuters21578
+from dbull.data import reuters, text
 from dbull.errors import DataError
 
 # SHA-256 of the files of the benchmark collection as they are stored.
@@ -186,8 +186,8 @@ def test_20newsgroups(real_set):
 
 @pytest.mark.slow
 def test_reuters21578(real_data, real_set):
-    path = real_data / "reuters-21578" / reuters21578.ARCHIVE.name
-    stories = reuters21578.read_stories(path)
+    path = real_data / "reuters-21578" / text.REUTERS.name
+    stories = text.read_stories(path)
     assert len(stories) == 21_578
     assert [story.number for story in stories] == list(range(1, 21_579))
     newswire = real_set("reuters-21578")

@@ -1,19 +1,30 @@
-"""Files read out of tar archives, without ever unpacking them to disk.
+"""Files read out of tar archives and arrays out of .npz files, without ever unpacking them to disk.
 
-Nothing is written, so no member can leave its folder; links and devices are passed over.
+Nothing is written, so no member can leave its folder; links and devices are passed over, pickles refused.
 """
 
 import lzma
+import struct
 import tarfile
+import tokenize
+import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
+
 from dbull.errors import DataError
 
 _MAX_TEXT_BYTES = 64 << 20
 _DAMAGED = (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, OSError)
+# What zipfile and numpy raise on a damaged archive; RuntimeError and NotImplementedError stand for
+# bytes that ask for a password or an unknown compression.
+DAMAGED_NPZ = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, tokenize.TokenError, EOFError, OSError),
+    *(ValueError, KeyError, RuntimeError, NotImplementedError, MemoryError),
+)
 
 
 def read_members(path: Path, names: tuple[str, ...]) -> dict[str, bytes]:
@@ -44,6 +55,19 @@ def read_texts(path: Path, suffix: str = "") -> list[tuple[str, str]]:
                 )
             texts.append((member.name.removeprefix("./"), stream.read().decode("latin-1")))
     return sorted(texts)
+
+
+def read_arrays(path: Path, names: tuple[str, ...]) -> dict[str, np.ndarray]:
+    """Read the named arrays; a missing array and a damaged file are errors that name the file."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            missing = [name for name in names if name not in archive.files]
+            if not missing:
+                return {name: archive[name] for name in names}
+            has = ", ".join(archive.files)
+    except DAMAGED_NPZ as error:
+        raise DataError(f"{path}: not a readable .npz file ({error}); delete it and get it again") from error
+    raise DataError(f"{path}: arrays {', '.join(missing)} are missing; it has {has}")
 
 
 @contextmanager

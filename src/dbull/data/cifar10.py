@@ -5,12 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
-from dbull.data.archives import read_members
-from dbull.data.catalogue import files_of
+from dbull.data.archives import read_arrays, read_members
 from dbull.data.dataset import Samples
-from dbull.data.files import read_content
+from dbull.data.files import files_of, read_content
 from dbull.data.mnist import image_samples
-from dbull.data.npz import read_arrays
 from dbull.errors import DataError
 
 LABELS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")

@@ -65,26 +65,24 @@ class Dataset:
     n_train: int | None = None
 
     def __post_init__(self) -> None:
-        n_rows, n_columns = self.x.shape
+        where, (n_rows, n_columns) = f"data set '{self.name}'", self.x.shape
         if self.x.dtype != np.float32:
-            raise DataError(f"data set '{self.name}': x must be float32, got {self.x.dtype}")
+            raise DataError(f"{where}: x must be float32, got {self.x.dtype}")
         if n_columns != int(np.prod(self.sample_shape)):
             raise DataError(
-                f"data set '{self.name}': rows have {n_columns} values, "
+                f"{where}: rows have {n_columns} values, "
                 f"sample_shape {self.sample_shape} asks for {int(np.prod(self.sample_shape))}"
             )
         if self.kind not in KINDS:
-            raise DataError(f"data set '{self.name}': kind must be one of {KINDS}, got {self.kind!r}")
+            raise DataError(f"{where}: kind must be one of {KINDS}, got {self.kind!r}")
         if self.y_true is not None:
             if self.y_true.shape != (n_rows,) or self.y_true.dtype != np.int64:
                 raise DataError(
-                    f"data set '{self.name}': y_true must be int64 of shape ({n_rows},), "
+                    f"{where}: y_true must be int64 of shape ({n_rows},), "
                     f"got {self.y_true.dtype} of shape {self.y_true.shape}"
                 )
             if n_rows and not 0 <= self.y_true.min() <= self.y_true.max() < len(self.label_names):
-                raise DataError(
-                    f"data set '{self.name}': labels must index the {len(self.label_names)} names"
-                )
+                raise DataError(f"{where}: labels must index the {len(self.label_names)} names")
 
     def __len__(self) -> int:
         return int(self.x.shape[0])

@@ -23,20 +23,6 @@ def download_files(files: Sequence[DataFile], folder: Path, progress: Progress |
 
     An interrupted download leaves `partial-NAME`; the next call goes on from there. A file that is
     there already is verified and kept.
-
-    Parameters
-    ----------
-    files : sequence of DataFile
-        What to get; each needs at least one URL unless it is there already.
-    folder : Path
-        Where to put them; made if it does not exist.
-    progress : callable, optional
-        Called with (bytes done, bytes in all).
-
-    Returns
-    -------
-    list of Path
-        One per file, in order.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,6 @@
 """Files of the known data sets: what they are called, where they are looked for, how they are recognised.
 
+What is known of a data set before any file of it is read is in `catalogue.toml`, beside this module.
 A file is recognised by its SHA-256 as stored, or by the digest of its content: the same MNIST
 images circulate in differently compressed gzip files, and all of them are right.
 """
@@ -13,10 +14,17 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from dbull.errors import DataError
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_FACTS = Path(__file__).with_name("catalogue.toml").read_text(encoding="utf-8")
+CATALOGUE: dict[str, Any] = tomllib.loads(_FACTS)
 _BLOCK = 1 << 20
 _ALGORITHM_BY_LENGTH = {64: "sha256", 32: "md5"}
 _MAX_DEFLATE_RATIO = 1032  # of the format itself: a damaged size field must not reserve gigabytes
@@ -24,28 +32,20 @@ _MAX_DEFLATE_RATIO = 1032  # of the format itself: a damaged size field must not
 
 @dataclass(frozen=True)
 class DataFile:
-    """One file of a data set.
+    """One file of a data set. Digests are SHA-256 in hexadecimal, or MD5 where nobody has published more."""
 
-    Attributes
-    ----------
-    name : str
-        File name, the same in every folder.
-    n_bytes : int
-        Size at the source, for the progress of a download; 0 where unknown.
-    stored : tuple of str
-        Accepted digests of the file as it lies on disk, in hexadecimal: SHA-256, or MD5 where
-        nobody has published more.
-    content : tuple of str
-        Accepted digests of the decompressed content, likewise.
-    urls : tuple of str
-        Official source first, then its mirrors; empty if the file cannot be downloaded.
-    """
+    name: str  # the same in every folder
+    n_bytes: int = 0  # at the source, for the progress of a download; 0 where unknown
+    stored: tuple[str, ...] = ()  # accepted digests of the file as it lies on disk
+    content: tuple[str, ...] = ()  # and of the decompressed content
+    urls: tuple[str, ...] = ()  # official source first, then its mirrors; empty if it cannot be downloaded
 
-    name: str
-    n_bytes: int = 0
-    stored: tuple[str, ...] = ()
-    content: tuple[str, ...] = ()
-    urls: tuple[str, ...] = ()
+
+def files_of(group: str) -> tuple[DataFile, ...]:
+    """Return the files of a group, in the order in which the catalogue has them."""
+    facts: list[dict[str, Any]] = CATALOGUE["files"][group]
+    lists = ("stored", "content", "urls")
+    return tuple(DataFile(**{**file, **{key: tuple(file.get(key, ())) for key in lists}}) for file in facts)
 
 
 def cache_root() -> Path:
@@ -97,13 +97,7 @@ def missing_message(
 
 
 def matching_digest(path: Path, file: DataFile) -> str:
-    """Return the accepted digest that the file has, as "sha256:..." or "md5:..."; refuse a file with none.
-
-    Raises
-    ------
-    DataError
-        If the file is an HTML page, a Git LFS pointer, damaged, truncated, or simply another file.
-    """
+    """Return the accepted digest that the file has, as "sha256:..." or "md5:..."; refuse a file with none."""
     if not file.stored and not file.content:  # made by the user: there is nothing to hold it to
         refuse_impostor(path)
         return f"sha256:{_digest(path, 'sha256', decompress=False)}"

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from dbull.data.catalogue import CATALOGUE
 from dbull.data.dataset import Samples
-from dbull.data.files import read_content
+from dbull.data.files import CATALOGUE, read_content
 from dbull.errors import DataError
 
 # The 41 attributes in file order, values of the three that are categories, and what a record may be.
@@ -25,21 +24,15 @@ def parse_connections(content: bytes, where: str) -> tuple[np.ndarray, np.ndarra
 
     The three categorical attributes become one column per value; rates stay as they are, in
     [0, 1]; every other number n becomes log(1 + n), since counts of bytes run over nine decades.
-    No statistic of the data is used, so the stream holds no trace of its future.
-
-    Returns
-    -------
-    x : (N, 123) float32, columns as in `COLUMNS`
-    y_true : (N,) int64, index into `LABELS`
+    No statistic of the data is used, so the stream holds no trace of its future. Returns the columns
+    `COLUMNS`, (N, 123) float32, and for each row the position of its label in `LABELS`.
     """
     lines = [line for line in content.splitlines() if line and not line.isspace()]
     if not lines:
         raise DataError(f"{where}: there are no records")
     # Two thirds of the records are copies of another: parse each different one once.
     number: dict[bytes, int] = {}
-    rows = np.fromiter(
-        (number.setdefault(line, len(number)) for line in lines), dtype=np.int64, count=len(lines)
-    )
+    rows = np.fromiter((number.setdefault(line, len(number)) for line in lines), np.int64, len(lines))
     table = _parse_table([line.decode("latin-1") for line in number], where)
     x = np.empty((len(number), len(COLUMNS)), dtype=np.float32)
     start = 0
@@ -75,14 +68,12 @@ def _parse_table(lines: list[str], where: str) -> np.ndarray:
     return table
 
 
-def _codes(
-    values: np.ndarray, known: tuple[str, ...], column: str, where: str, rows: np.ndarray
-) -> np.ndarray:
+def _codes(values: np.ndarray, known: tuple[str, ...], name: str, where: str, rows: np.ndarray) -> np.ndarray:
     """Return the position of each value in the sorted tuple `known`."""
     names = np.array(known)
     codes = np.searchsorted(names, values).clip(max=len(names) - 1)
     wrong = np.flatnonzero(names[codes] != values)
     if wrong.size:
         row = int(np.flatnonzero(rows == wrong[0])[0])
-        raise DataError(f"{where}: row {row + 1}, column '{column}': unknown value {str(values[wrong[0]])!r}")
+        raise DataError(f"{where}: row {row + 1}, column '{name}': unknown value {str(values[wrong[0]])!r}")
     return codes.astype(np.int64)

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from dbull.data import cifar10, kddcup99, mnist, newsgroups, reuters, reuters21578, stl10, synthetic, usps
-from dbull.data.catalogue import CATALOGUE, files_of
+from dbull.data import cifar10, kddcup99, mnist, reuters, stl10, synthetic, text, usps
 from dbull.data.dataset import Samples
-from dbull.data.files import DataFile
+from dbull.data.files import CATALOGUE, DataFile, files_of
 
 
 @dataclass(frozen=True)
@@ -32,9 +31,8 @@ class Recipe:
     @property
     def download(self) -> tuple[DataFile, ...]:
         """The files to download, or to ask for where none can be downloaded."""
-        return next(
-            (files for files in self.choices if files and all(f.urls for f in files)), self.choices[0]
-        )
+        with_addresses = [files for files in self.choices if files and all(f.urls for f in files)]
+        return (with_addresses or self.choices)[0]
 
     @property
     def can_get(self) -> bool:
@@ -58,8 +56,8 @@ _READERS: dict[str, Callable[[Mapping[str, Path]], Samples]] = {
     "usps": usps.read_usps,
     "reuters10k": reuters.read_reuters10k,
     "reuters-rcv1": reuters.read_pool,
-    "20newsgroups": newsgroups.read_newsgroups,
-    "reuters-21578": reuters21578.read_reuters21578,
+    "20newsgroups": text.read_newsgroups,
+    "reuters-21578": text.read_reuters21578,
     "cifar10": cifar10.read_images,
     "cifar10-test": cifar10.read_test,
     "cifar10-features": cifar10.read_features,

@@ -44,10 +44,7 @@ def catalogue(folder: Path | None = None) -> tuple[CatalogueEntry, ...]:
     entries = []
     for name, recipe in RECIPES.items():
         choice = _complete_choice(recipe, folder) or recipe.download
-        files = tuple(
-            FileStatus(file.name, file.n_bytes, find_file(file.name, recipe.subfolder, folder))
-            for file in choice
-        )
+        files = tuple(FileStatus(file.name, file.n_bytes, _find(file, recipe, folder)) for file in choice)
         entries.append(
             CatalogueEntry(
                 name=name,
@@ -132,9 +129,13 @@ def _recipe(name: str) -> Recipe:
     return RECIPES[name]
 
 
+def _find(file: DataFile, recipe: Recipe, folder: Path | str | None) -> Path | None:
+    return find_file(file.name, recipe.subfolder, folder)
+
+
 def _complete_choice(recipe: Recipe, folder: Path | str | None) -> tuple[DataFile, ...] | None:
     for choice in recipe.choices:
-        if all(find_file(file.name, recipe.subfolder, folder) for file in choice):
+        if all(_find(file, recipe, folder) for file in choice):
             return choice
     return None
 
@@ -143,13 +144,11 @@ def _verified(name: str, recipe: Recipe, folder: Path | str | None) -> tuple[dic
     """Return the path and the digest of each file of the first complete choice."""
     choice = _complete_choice(recipe, folder)
     if choice is None:
-        missing = [
-            file.name for file in recipe.download if not find_file(file.name, recipe.subfolder, folder)
-        ]
+        missing = [file.name for file in recipe.download if not _find(file, recipe, folder)]
         raise DataError(missing_message(name, recipe.subfolder, missing, folder, recipe.can_get))
     paths, checksums = {}, {}
     for file in choice:
-        path = find_file(file.name, recipe.subfolder, folder)
+        path = _find(file, recipe, folder)
         assert path is not None
         paths[file.name], checksums[file.name] = path, matching_digest(path, file)
     return paths, checksums

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import scipy  # its parts are imported when they are first used
 
-from dbull.data.catalogue import files_of
+from dbull.data.archives import read_arrays
 from dbull.data.dataset import Samples
-from dbull.data.npz import read_arrays
+from dbull.data.files import files_of
 from dbull.data.text import N_WORDS
 
 (READY_FILE,), (COUNTS_FILE,) = files_of("reuters10k-ready"), files_of("reuters-rcv1")
@@ -25,22 +25,11 @@ _DRAW_SEED = 1234
 def reuters_tfidf(
     counts: scipy.sparse.csr_matrix, n_words: int = N_WORDS
 ) -> tuple[scipy.sparse.csr_matrix, np.ndarray]:
-    """Turn raw word counts into the features of DEC and VaDE.
+    """Turn raw word counts (N, V) into the features (N, n_words) of DEC and VaDE; also return which columns.
 
-    The `n_words` words with the highest total count (ties: lower column first), sublinear tf,
-    smoothed idf over all the documents given, rows scaled to length 1. DEC then multiplies by
-    sqrt(n_words); that factor is left to the caller.
-
-    Parameters
-    ----------
-    counts : (N, V) CSR matrix of word counts
-    n_words : int
-
-    Returns
-    -------
-    weights : (N, n_words) float32 CSR
-    columns : (n_words,) int64
-        The columns of `counts` that were kept, ascending.
+    The `n_words` words with the highest total count (ties: lower column first), sublinear tf, smoothed idf
+    over all the documents given, rows scaled to length 1. DEC then multiplies by sqrt(n_words); that factor
+    is left to the caller.
     """
     from sklearn.feature_extraction.text import TfidfTransformer  # slow to import, and few need it
 
@@ -64,10 +53,7 @@ def draw_10k(labels: np.ndarray) -> np.ndarray:
 def read_counts(path: Path) -> tuple[scipy.sparse.csr_matrix, np.ndarray, tuple[str, ...]]:
     """Return the raw counts of the documents with one root topic, their labels, and the topics' names."""
     arrays = read_arrays(path, ("data", "indices", "indptr", "shape", "root", "root_names"))
-    counts = scipy.sparse.csr_matrix(
-        (arrays["data"].astype(np.int64), arrays["indices"].astype(np.int32), arrays["indptr"]),
-        shape=tuple(arrays["shape"]),
-    )
+    counts = _csr(arrays["data"].astype(np.int64), arrays)
     single = np.flatnonzero(arrays["root"].sum(axis=1) == 1)
     labels = arrays["root"][single].argmax(axis=1).astype(np.int64)
     return counts[single], labels, tuple(map(str, arrays["root_names"]))
@@ -89,12 +75,14 @@ def read_reuters10k(paths: Mapping[str, Path]) -> Samples:
         return Samples(_sorted_csr(pool.x[rows]), pool.y_true[rows], pool.label_names, pool.sample_shape)
     path = paths[READY_FILE.name]
     arrays = read_arrays(path, ("tfidf_data", "indices", "indptr", "shape", "label", "label_names"))
-    x = scipy.sparse.csr_matrix(
-        (arrays["tfidf_data"], arrays["indices"].astype(np.int32), arrays["indptr"]),
-        shape=tuple(arrays["shape"]),
-    )
+    x = _csr(arrays["tfidf_data"], arrays)
     names = tuple(map(str, arrays["label_names"]))
     return Samples(_sorted_csr(x), arrays["label"].astype(np.int64), names, (x.shape[1],))
+
+
+def _csr(values: np.ndarray, arrays: Mapping[str, np.ndarray]) -> scipy.sparse.csr_matrix:
+    places = (arrays["indices"].astype(np.int32), arrays["indptr"])
+    return scipy.sparse.csr_matrix((values, *places), shape=tuple(arrays["shape"]))
 
 
 def _sorted_csr(matrix: scipy.sparse.csr_matrix) -> scipy.sparse.csr_matrix:

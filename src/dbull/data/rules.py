@@ -12,21 +12,11 @@ _HELD_OUT_SHARE = 0.2
 
 @dataclass(frozen=True, eq=False)  # arrays have no single answer to ==
 class Plan:
-    """Which rows of a data set arrive when, and which are kept for scoring.
+    """Which rows of a data set arrive when, and which are kept for scoring."""
 
-    Attributes
-    ----------
-    arrivals : tuple of (task, rows)
-        In order of arrival; rows in the order in which they are given to the learner.
-    held_out : tuple of rows
-        One per task; none of these rows arrives.
-    classes : tuple of tuple of int
-        The classes of each task.
-    """
-
-    arrivals: tuple[tuple[int, np.ndarray], ...]
-    held_out: tuple[np.ndarray, ...]
-    classes: tuple[tuple[int, ...], ...]
+    arrivals: tuple[tuple[int, np.ndarray], ...]  # task and rows, in the order in which a learner gets them
+    held_out: tuple[np.ndarray, ...]  # one per task; none of these rows arrives
+    classes: tuple[tuple[int, ...], ...]  # of each task
 
 
 def split_rows(
@@ -56,18 +46,8 @@ def tasks(
 ) -> Plan:
     """One task after the other, each a shuffled mix of the classes of its group.
 
-    Parameters
-    ----------
-    y_true : (N,) int64
-    n_train : int or None
-        Size of the official training part; held-out rows are the test rows of the task's classes.
-    random : numpy Generator
-    groups : sequence of tuples of int
-        Classes of each task.
-    arrival_size : int
-        Rows per arrival; if the rows do not divide, arrivals differ by at most one row.
-    rows_per_task : int, optional
-        Rows drawn for each task; default all.
+    Held-out rows are those of the task's classes beyond the first `n_train`, the official training part. If
+    the rows do not divide by `arrival_size`, arrivals differ by at most one row.
     """
     learn, held_out = split_rows(len(y_true), n_train, random)
     arrivals: list[tuple[int, np.ndarray]] = []

@@ -6,7 +6,7 @@ Labels travel beside the values for scoring; no learner is given them.
 import hashlib
 import operator
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar, overload
@@ -96,30 +96,20 @@ class _Lazy(Sequence[Record]):
             raise IndexError(f"index {position} is out of range for {self._n_items} items")
         return self._make(position % self._n_items)
 
-    def __iter__(self) -> Iterator[Record]:
-        return (self._make(i) for i in range(self._n_items))
 
-
+Source = Callable[[int, Path | str | None], Dataset]  # of a seed and a folder
 Planner = Callable[[np.ndarray, int | None, np.random.Generator], rules.Plan]
-
-
-@dataclass(frozen=True)
-class _Rule:
-    """The data set of a scenario and the rule that cuts it."""
-
-    data: Callable[[int, Path | str | None], Dataset]
-    plan: Planner
 
 
 _PAIRS = ((0, 1), (2, 3), (4, 5), (6, 7), (8, 9))
 _SINGLES = tuple((label,) for label in range(10))
 
 
-def _of(name: str) -> Callable[[int, Path | str | None], Dataset]:
+def _of(name: str) -> Source:
     return lambda _seed, folder: load(name, folder)
 
 
-def _drawn(name: str, draw: Callable[[int], Samples]) -> Callable[[int, Path | str | None], Dataset]:
+def _drawn(name: str, draw: Callable[[int], Samples]) -> Source:
     """Return the synthetic set of that name, drawn from the scenario's seed instead of seed 0."""
 
     def data(seed: int, _folder: Path | str | None) -> Dataset:
@@ -140,9 +130,7 @@ def _kdd_both(_seed: int, folder: Path | str | None) -> Dataset:
     )
 
 
-def _split(
-    groups: tuple[tuple[int, ...], ...], arrival_size: int, rows_per_task: int | None = None
-) -> Planner:
+def _split(groups: Sequence[tuple[int, ...]], arrival_size: int, rows_per_task: int | None = None) -> Planner:
     return lambda y, n_train, random: rules.tasks(y, n_train, random, groups, arrival_size, rows_per_task)
 
 
@@ -158,33 +146,31 @@ def _batch(y: np.ndarray, _n_train: int | None, random: np.random.Generator) -> 
     return rules.batch(y, random)
 
 
-_RULES: dict[str, _Rule] = {
-    "split-digits": _Rule(_of("digits"), _split(_PAIRS, 100)),
-    "recurring-digits": _Rule(_of("digits"), _recurring(rounds=2)),
-    "batch-digits": _Rule(_of("digits"), _batch),
+_RULES: dict[str, tuple[Source, Planner]] = {
+    "split-digits": (_of("digits"), _split(_PAIRS, 100)),
+    "recurring-digits": (_of("digits"), _recurring(rounds=2)),
+    "batch-digits": (_of("digits"), _batch),
     # The paper's: 10,000 rows per pair, in arrivals of 1,000; mini-batches are up to the learner.
-    "split-mnist": _Rule(_of("mnist"), _split(_PAIRS, 1_000, 10_000)),
-    "split-mnist-tasks": _Rule(_of("mnist"), _split(_PAIRS, 10_000, 10_000)),
-    "split-mnist-classes": _Rule(_of("mnist"), _split(_SINGLES, 1_000, 5_000)),
-    "split-fashion-mnist": _Rule(_of("fashion-mnist"), _split(_PAIRS, 1_000, 10_000)),
-    "recurring-mnist": _Rule(_of("mnist"), _recurring(rounds=4, rows_per_visit=1_000)),
-    "imbalanced-mnist": _Rule(_of("mnist"), lambda y, n, r: rules.imbalanced(y, n, r, 1_000, ratio=0.01)),
-    "same-classes-mnist": _Rule(_of("mnist"), lambda y, n, r: rules.mixed(y, n, r, 1_000, n_arrivals=20)),
-    "batch-mnist": _Rule(_of("mnist"), _batch),
-    "batch-fashion-mnist": _Rule(_of("fashion-mnist"), _batch),
-    "batch-usps": _Rule(_of("usps"), _batch),
-    "batch-reuters10k": _Rule(_of("reuters10k"), _batch),
-    "batch-20newsgroups": _Rule(_of("20newsgroups"), _batch),
-    "batch-cifar10-features": _Rule(_of("cifar10-features"), _batch),
-    "batch-stl10-features": _Rule(_of("stl10-features"), _batch),
-    "split-cifar10-features": _Rule(_of("cifar10-features"), _split(_PAIRS, 400)),
-    "batch-gaussian": _Rule(_drawn("gaussian-mixture", synthetic.gaussian_mixture), _batch),
-    "batch-skewed": _Rule(_drawn("skewed-mixture", synthetic.skewed_mixture), _batch),
-    "drift-gaussian": _Rule(
-        _drawn("drifting-mixture", synthetic.drifting_mixture), _in_order(450, n_tasks=5)
-    ),
-    "kdd": _Rule(_of("kddcup99"), _in_order(10_000, n_tasks=10)),
-    "kdd-new-attacks": _Rule(_kdd_both, _in_order(10_000, n_tasks=16)),
+    "split-mnist": (_of("mnist"), _split(_PAIRS, 1_000, 10_000)),
+    "split-mnist-tasks": (_of("mnist"), _split(_PAIRS, 10_000, 10_000)),
+    "split-mnist-classes": (_of("mnist"), _split(_SINGLES, 1_000, 5_000)),
+    "split-fashion-mnist": (_of("fashion-mnist"), _split(_PAIRS, 1_000, 10_000)),
+    "recurring-mnist": (_of("mnist"), _recurring(rounds=4, rows_per_visit=1_000)),
+    "imbalanced-mnist": (_of("mnist"), lambda y, n, r: rules.imbalanced(y, n, r, 1_000, ratio=0.01)),
+    "same-classes-mnist": (_of("mnist"), lambda y, n, r: rules.mixed(y, n, r, 1_000, n_arrivals=20)),
+    "batch-mnist": (_of("mnist"), _batch),
+    "batch-fashion-mnist": (_of("fashion-mnist"), _batch),
+    "batch-usps": (_of("usps"), _batch),
+    "batch-reuters10k": (_of("reuters10k"), _batch),
+    "batch-20newsgroups": (_of("20newsgroups"), _batch),
+    "batch-cifar10-features": (_of("cifar10-features"), _batch),
+    "batch-stl10-features": (_of("stl10-features"), _batch),
+    "split-cifar10-features": (_of("cifar10-features"), _split(_PAIRS, 400)),
+    "batch-gaussian": (_drawn("gaussian-mixture", synthetic.gaussian_mixture), _batch),
+    "batch-skewed": (_drawn("skewed-mixture", synthetic.skewed_mixture), _batch),
+    "drift-gaussian": (_drawn("drifting-mixture", synthetic.drifting_mixture), _in_order(450, n_tasks=5)),
+    "kdd": (_of("kddcup99"), _in_order(10_000, n_tasks=10)),
+    "kdd-new-attacks": (_kdd_both, _in_order(10_000, n_tasks=16)),
 }
 
 
@@ -208,13 +194,13 @@ def scenario(name: str, seed: int, folder: Path | str | None = None) -> Scenario
     check_known("scenario", name, _RULES)
     if seed < 0:
         raise SettingsError(f"seed must not be negative, got {seed}")
-    rule = _RULES[name]
-    dataset = rule.data(seed, folder)
+    source, planner = _RULES[name]
+    dataset = source(seed, folder)
     x, y_true = dataset.x, dataset.y_true
     assert y_true is not None
     # A stream of its own per name: two scenarios of one data set share no draw.
     random = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, zlib.crc32(name.encode())])))
-    plan = rule.plan(y_true, dataset.n_train, random)
+    plan = planner(y_true, dataset.n_train, random)
 
     def arrival(index: int) -> Arrival:
         task, rows = plan.arrivals[index]

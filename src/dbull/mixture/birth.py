@@ -15,14 +15,7 @@ from dbull.mixture.moves import Proposal, SearchState, TemperedModel, refine
 from dbull.mixture.posterior import merge_gaps
 from dbull.mixture.settings import SearchSettings
 from dbull.mixture.stats import SufficientStats
-from dbull.mixture.updates import (
-    Points,
-    local_summary,
-    natural_parameters,
-    summarize,
-    summary_of,
-    summary_under,
-)
+from dbull.mixture.updates import Points, local_summary, natural_parameters, summary_of, summary_under
 
 COLLECT_RESPONSIBILITY = 0.1  # the paper's threshold for the points of a cluster
 STILL = 1e-3  # share of the points that may still move when a fresh mixture counts as converged
@@ -112,7 +105,7 @@ def best_fresh(
 
     Returns the statistics of the one with the most evidence, largest component first.
     """
-    best = summarize(torch.zeros(len(points), 1, dtype=torch.float64), points)
+    best = summary_of(torch.ones(1, len(points), dtype=torch.float64), points)
     best_elbo = model.elbo(best)
     white = torch.linalg.solve_triangular(factor, points.zt, upper=False).T.contiguous()
     labels = [seed_labels(white, size, generator) for size in fresh_sizes if size < len(points)]

@@ -63,7 +63,6 @@ def elbo_after_global_step(prior: MixturePrior, stats: SufficientStats) -> Tenso
     """
     sticks = stick_posterior(prior, stats.counts)
     one = torch.ones_like(sticks.on)
-    allocation = sb.log_beta_function(sticks.on, sticks.off) - sb.log_beta_function(
-        one, one * prior.concentration
-    )
+    before = sb.log_beta_function(one, one * prior.concentration)
+    allocation = sb.log_beta_function(sticks.on, sticks.off) - before
     return (log_evidence(prior, stats) + allocation + stats.entropy).sum(-1)

@@ -44,9 +44,8 @@ def propose_merge(state: SearchState, a: int, b: int, n_refine: int) -> tuple[Pr
     total = state.memory.total
     pooled = total.pooled(keep, drop, total.entropy[keep])
     # The dropped component is newborn or both are: its past is empty, or their pasts are.
-    settled = _refined_without(
-        state, drop, current_rest.pooled(keep, drop, entropy), pooled, active, n_refine
-    )
+    rest = current_rest.pooled(keep, drop, entropy)
+    settled = _refined_without(state, drop, rest, pooled, active, n_refine)
     subjects = (state.memory.ids[keep], state.memory.ids[drop])
     return Proposal("merge", subjects, *settled, n_refine), active
 
@@ -68,18 +67,13 @@ def propose_dissolution(state: SearchState, target: int, n_refine: int) -> tuple
 
 
 def _refined_without(
-    state: SearchState,
-    drop: int,
-    rest: SufficientStats,
-    start: SufficientStats,
-    active: Points,
-    n_refine: int,
+    state: SearchState, drop: int, rest: SufficientStats, start: SufficientStats, active: Points, n_steps: int
 ) -> tuple[StatsMemory, MixturePosterior, float]:
     """Return memory, posterior and bound without a component, after the active rows settled from `start`."""
     memory = state.memory.coarse()
     memory.select(torch.nonzero(torch.arange(memory.n_components) != drop)[:, 0])
     posterior = state.model.posterior(start)
-    total, posterior = refine(state.model, memory.overall + rest, active, posterior, n_refine)
+    total, posterior = refine(state.model, memory.overall + rest, active, posterior, n_steps)
     memory.current = total - memory.overall
     return memory, posterior, state.model.elbo(total)
 

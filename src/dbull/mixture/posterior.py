@@ -55,9 +55,8 @@ def component_posterior(prior: MixturePrior, stats: SufficientStats) -> nw.Norma
     cross = m0[:, None] * stats.sum_z[..., None, :]
     second = stats.sum_zz - cross - cross.mT + stats.counts[..., None, None] * (m0[:, None] * m0)
     scale_inv = prior.scale_inv + second - first[..., :, None] * first[..., None, :] / beta[..., None, None]
-    return nw.NormalWishart(
-        m0 + first / beta[..., None], beta, prior.dof + N, 0.5 * (scale_inv + scale_inv.mT)
-    )
+    mean = m0 + first / beta[..., None]
+    return nw.NormalWishart(mean, beta, prior.dof + N, 0.5 * (scale_inv + scale_inv.mT))
 
 
 def stick_posterior(prior: MixturePrior, counts: Tensor) -> sb.StickBreaking:
@@ -69,10 +68,8 @@ def stick_posterior(prior: MixturePrior, counts: Tensor) -> sb.StickBreaking:
 
 def global_step(prior: MixturePrior, stats: SufficientStats) -> MixturePosterior:
     """Return the posterior of sticks and components: prior + statistics."""
-    components = component_posterior(prior, stats)
-    return MixturePosterior(
-        stick_posterior(prior, stats.counts), components, nw.cholesky_scale_inv(components)
-    )
+    sticks, components = stick_posterior(prior, stats.counts), component_posterior(prior, stats)
+    return MixturePosterior(sticks, components, nw.cholesky_scale_inv(components))
 
 
 def log_evidence(prior: MixturePrior, stats: SufficientStats) -> Tensor:
@@ -103,6 +100,5 @@ def merge_gaps(prior: MixturePrior, stats: SufficientStats) -> Tensor:
     gaps = torch.full((K, K), -torch.inf, dtype=single.dtype)
     if len(a):
         pair = log_evidence(prior, stats.select(a) + stats.select(b)) - single[a] - single[b]
-        gaps[a, b] = pair
-        gaps[b, a] = pair
+        gaps[a, b] = gaps[b, a] = pair
     return gaps

@@ -43,9 +43,7 @@ def paper_prior(n_dims: int, concentration: float = 1.0) -> MixturePrior:
     )
 
 
-def adapted_prior(
-    stats: SufficientStats, concentration: float = 1.0, pooled_rows: float = 0.0
-) -> MixturePrior:
+def adapted_prior(stats: SufficientStats, concentration: float = 1.0, pooled_rows: float = 0) -> MixturePrior:
     """Return a prior in the units of the data, from the statistics of the components found so far.
 
     A component is expected to have the covariance that components have on average (pooled within
@@ -68,9 +66,7 @@ def adapted_prior(
     # Off-diagonal entries are only as good as there are rows to estimate them from.
     shrink = D / (D + float(n_rows))
     # A constant column has no scale of its own.
-    floor = FLOOR * variances + TINY_FLOOR * torch.where(
-        total_var > TINY, total_var, torch.ones_like(total_var)
-    )
+    floor = FLOOR * variances + TINY_FLOOR * torch.where(total_var > TINY, total_var, 1.0)
     scale_inv = (1.0 - shrink) * within + torch.diag(shrink * variances + floor)
     offset = centres - mean
     apart = (offset * torch.linalg.solve(scale_inv, offset.T).T).sum(1)

@@ -35,18 +35,9 @@ class FitProgress:
 
 
 class Search:
-    """The search for structure on one data set.
+    """The search for structure on one data set; the memory is changed in place as the search goes on.
 
-    Parameters
-    ----------
-    memory
-        What is known so far; changed in place as the search goes on.
-    points
-        The data set in memory.
-    settings
-        Prior, evidence, and how hard to look.
-    start
-        Statistics to start from instead of the memory's own, e.g. those of a sample scaled up.
+    `start` are statistics to start from instead of the memory's own, e.g. those of a sample scaled up.
     """
 
     def __init__(

@@ -6,7 +6,7 @@ Memory, merging, streaming and distribution over processes are all "add the righ
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add, sub
 
@@ -93,6 +93,4 @@ class SufficientStats:
 
     def without_negatives(self) -> SufficientStats:
         """Return the record with counts and entropies that subtraction left just below zero set to zero."""
-        return SufficientStats(
-            self.counts.clamp_min(0.0), self.sum_z, self.sum_zz, self.entropy.clamp_min(0.0)
-        )
+        return replace(self, counts=self.counts.clamp_min(0.0), entropy=self.entropy.clamp_min(0.0))

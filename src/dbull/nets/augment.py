@@ -15,25 +15,16 @@ Augmentation = Callable[[Tensor, torch.Generator], Tensor]
 class ImageShifts:
     """Rotate, shift, scale and shear each image by its own random amount; what comes in from outside is 0.
 
-    Parameters
-    ----------
-    height, width, n_channels
-        Shape of an image; rows are (height, width, n_channels) flattened.
-    rotation
-        Largest rotation in degrees.
-    shift
-        Largest shift as a share of the side.
-    scale, shear
-        Largest relative change of size, largest shear.
+    Rows are (height, width, n_channels) flattened.
     """
 
     height: int
     width: int
     n_channels: int = 1
-    rotation: float = 10.0
-    shift: float = 0.1
-    scale: float = 0.0
-    shear: float = 0.0
+    rotation: float = 10.0  # degrees at most
+    shift: float = 0.1  # share of the side at most
+    scale: float = 0.0  # largest relative change of size
+    shear: float = 0.0  # largest
 
     def __call__(self, rows: Tensor, generator: torch.Generator) -> Tensor:
         """Return changed images as rows (N, height * width * n_channels)."""

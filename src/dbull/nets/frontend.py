@@ -22,23 +22,16 @@ TINY = 1e-12
 class FrontEnd:
     """Histograms of gradient orientation on a grid, as histograms of oriented gradients, but smooth.
 
-    Parameters
-    ----------
-    height, width, n_channels
-        Shape of an image; channels are averaged.
-    straighten
-        Centre each image and undo its slant, both by moments of its brightness. For figures on empty ground
-        (writing); on other images moments say nothing about slant.
-    n_orientations, n_cells
-        Orientation bins (over the full circle, at least two) and cells along each side.
+    With `straighten` each image is centred and its slant undone, both by moments of its brightness: for
+    figures on empty ground (writing); on other images moments say nothing about slant.
     """
 
     height: int
     width: int
-    n_channels: int = 1
+    n_channels: int = 1  # which are averaged
     straighten: bool = False
-    n_orientations: int = 8
-    n_cells: int = 9
+    n_orientations: int = 8  # bins over the full circle, at least two
+    n_cells: int = 9  # along each side
 
     @property
     def n_features(self) -> int:

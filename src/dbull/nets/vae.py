@@ -63,9 +63,8 @@ class VAE(nn.Module):
             n_trunk = shape.hidden_dims[-1] if shape.hidden_dims else shape.n_inputs
             self.trunk = nn.Sequential(*hidden_layers((shape.n_inputs, *shape.hidden_dims)))
             back = (shape.latent_dim, *reversed(shape.hidden_dims))
-            self.decoder = nn.Sequential(
-                *hidden_layers(back), nn.Linear(back[-1], n_outputs * shape.n_values)
-            )
+            layers = hidden_layers(back)
+            self.decoder = nn.Sequential(*layers, nn.Linear(back[-1], n_outputs * shape.n_values))
         self.mean_head = nn.Linear(n_trunk, shape.latent_dim)
         self.log_var_head = nn.Linear(n_trunk, shape.latent_dim)
         nn.init.zeros_(self.log_var_head.weight)

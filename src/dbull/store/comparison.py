@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from dbull.store.learned import LearnedRecord
@@ -53,9 +54,8 @@ class Difference:
     @property
     def equal(self) -> bool:
         """Whether the two generations would answer alike."""
-        return not (
-            self.settings or self.data_schema or self.documents or self.tensors or self.encoder_changed
-        )
+        parts = (self.settings, self.data_schema, self.documents, self.tensors, self.encoder_changed)
+        return not any(parts)
 
 
 def compare(
@@ -81,10 +81,8 @@ def _changes(a: Any, b: Any, place: str) -> Iterator[Change]:
         for key in dict.fromkeys((*a, *b)):
             yield from _changes(a.get(key, MISSING), b.get(key, MISSING), f"{place}.{key}" if place else key)
     elif isinstance(a, list) and isinstance(b, list):
-        for i in range(max(len(a), len(b))):
-            yield from _changes(
-                a[i] if i < len(a) else MISSING, b[i] if i < len(b) else MISSING, f"{place}[{i}]"
-            )
+        for i, (before, after) in enumerate(zip_longest(a, b, fillvalue=MISSING)):
+            yield from _changes(before, after, f"{place}[{i}]")
     elif a != b or type(a) is not type(b):
         yield Change(place, a, b)
 

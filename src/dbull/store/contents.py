@@ -43,11 +43,10 @@ def file_records(
     """
     records = {}
     for name, data in sorted(files.items()):
-        if len(data) > DOCUMENT_BYTES and not name.endswith(".safetensors"):
-            raise SettingsError(
-                f"{name}: {len(data)} bytes, at most {DOCUMENT_BYTES} are allowed; use tensors"
-            )
-        record = FileRecord(len(data), layout.hash_bytes(data), number)
+        size = len(data)
+        if size > DOCUMENT_BYTES and not name.endswith(".safetensors"):
+            raise SettingsError(f"{name}: {size} bytes, at most {DOCUMENT_BYTES} are allowed; use tensors")
+        record = FileRecord(size, layout.hash_bytes(data), number)
         known = before.files.get(name)
         if known is not None and known.sha256 == record.sha256:
             with suppress(ModelFileError):  # damaged since it was loaded: it is written again

@@ -28,9 +28,8 @@ _LINE = re.compile(rb'\{"generation": ([1-9]\d{0,18}), ', re.ASCII)
 
 def event_lines(number: int, events: Sequence[Any]) -> bytes:
     """Return the text of a generation's events.jsonl."""
-    return b"".join(
-        dump_line({"generation": number, **event}, f"events[{i}]") for i, event in enumerate(events)
-    )
+    lines = (dump_line({"generation": number, **event}, f"events[{i}]") for i, event in enumerate(events))
+    return b"".join(lines)
 
 
 def own_events(model: Path, manifest: Manifest) -> bytes:
@@ -175,15 +174,11 @@ def _from_log(model: Path, newest: Manifest) -> list[tuple[int, bytes]] | None:
         at = _restored(texts.get(at, b""), at) or at - 1
     if at != (newest.base or 0):
         return None
-    found = _root(model, newest)
+    # The hashes of events begin with nothing, or with a generation of format 1.
+    found = "" if newest.base is None else read_manifest(model, newest.base).sha256
     for number in reversed(order):
         found = chained(found, texts.get(number, b""))
     return [(n, texts.get(n, b"")) for n in reversed(order)] if found == newest.log_sha256 else None
-
-
-def _root(model: Path, manifest: Manifest) -> str:
-    """Return what the hashes of events begin with: nothing, or a generation of format 1."""
-    return "" if manifest.base is None else read_manifest(model, manifest.base).sha256
 
 
 def _restored(text: bytes, number: int) -> int | None:

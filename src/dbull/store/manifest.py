@@ -11,20 +11,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from dbull.documents import (
-    Reader,
-    check_fields,
-    dump_document,
-    fail,
-    list_of,
-    mapping,
-    object_of,
-    or_none,
-    parse_document,
-    text,
-    value_that,
-    whole,
-)
+from dbull import documents
+from dbull.documents import Reader, fail, list_of, mapping, object_of, or_none, text, value_that, whole
 from dbull.errors import ModelFileError, SettingsError
 from dbull.store import layout
 from dbull.store.checkpoint import LearnedInput, with_bytes
@@ -94,7 +82,8 @@ class Manifest:
         parent = {"generation": self.parent, "manifest_sha256": self.parent_sha256}
         told["parent"] = None if self.parent is None else parent
         told["files"] = {name: vars(record) for name, record in self.files.items()}
-        data = dump_document({"format": FORMAT, "format_version": layout.FORMAT_VERSION, **told}, MANIFEST)
+        told = {"format": FORMAT, "format_version": layout.FORMAT_VERSION, **told}
+        data = documents.dump_document(told, MANIFEST)
         if len(data) > MANIFEST_BYTES:
             raise SettingsError(
                 f"settings and data_schema make a manifest of {len(data)} bytes, at most {MANIFEST_BYTES} "
@@ -105,9 +94,9 @@ class Manifest:
     @classmethod
     def from_bytes(cls, data: bytes, where: str) -> Manifest:
         """Read the text of a manifest.json, of this format version or an earlier one."""
-        value = parse_document(data, where)
+        value = documents.parse_document(data, where)
         version, sha256 = _check_format(value, where), hash_bytes(data)
-        fields = check_fields(value, where, _READERS if version > 1 else _READERS_1)
+        fields = documents.check_fields(value, where, _READERS if version > 1 else _READERS_1)
         parent = fields.pop("parent") or {"generation": None, "manifest_sha256": None}
         del fields["format"], fields["format_version"]
         number = fields["generation"]
@@ -203,7 +192,7 @@ def _check_format(value: object, where: str) -> int:
 
 
 def _learned(value: object, where: str) -> LearnedInput:
-    return LearnedInput(**check_fields(with_bytes(value), where, LEARNED_INPUT))
+    return LearnedInput(**documents.check_fields(with_bytes(value), where, LEARNED_INPUT))
 
 
 def _versions(value: object, where: str) -> dict[str, str]:

@@ -11,7 +11,7 @@ from typing import BinaryIO
 import numpy as np
 
 from dbull.data.readers.arrow_files import (
-    ARROW_FILE_MAGIC,
+    FILE_MAGIC,
     read_arrow,
     read_arrow_stream,
     read_parquet,
@@ -94,13 +94,10 @@ def read_table(
     if not chunks:
         raise DataError(f"{source}: there are no rows")
     first = chunks[0]
-    keys = (
-        None
-        if first.keys is None
-        else np.concatenate([chunk.keys for chunk in chunks if chunk.keys is not None])
-    )
+    keys = [chunk.keys for chunk in chunks if chunk.keys is not None]
     x = np.concatenate([chunk.x for chunk in chunks]) if len(chunks) > 1 else first.x
-    return Chunk(x, first.columns, keys, 0, first.sample_shape, first.unused)
+    all_keys = np.concatenate(keys) if keys else None
+    return Chunk(x, first.columns, all_keys, 0, first.sample_shape, first.unused)
 
 
 def table_names(path: Path) -> tuple[str, ...] | None:
@@ -124,7 +121,7 @@ def _read_stream(stream: BinaryIO, settings: ReadSettings) -> Iterator[Chunk]:
         return read_csv_stream(gzip.GzipFile(fileobj=buffered), settings, where)
     if head.startswith(b"\x93NUMPY"):
         return read_npy_stream(buffered, settings, where)
-    if head.startswith(ARROW_FILE_MAGIC) or head.startswith(b"PAR1"):
+    if head.startswith((FILE_MAGIC, b"PAR1")):
         raise DataError(
             f"{where}: this format must be read from a file, not from a stream; send an Arrow IPC stream"
         )

@@ -20,7 +20,7 @@ from dbull.data.readers.chunk import (
 from dbull.data.readers.extras import need_pyarrow
 from dbull.errors import DataError
 
-ARROW_FILE_MAGIC = b"ARROW1"
+FILE_MAGIC = b"ARROW1"
 
 
 def read_parquet(path: Path, settings: ReadSettings) -> Iterator[Chunk]:
@@ -84,9 +84,9 @@ def _reading(where: str, kind: str) -> Iterator[Any]:
 
 def _is_file_format(stream: IO[bytes]) -> bool:
     """Tell the file format from the stream format; the stream is at its beginning before and after."""
-    begins = stream.read(len(ARROW_FILE_MAGIC))
+    begins = stream.read(len(FILE_MAGIC))
     stream.seek(0)
-    return begins == ARROW_FILE_MAGIC
+    return begins == FILE_MAGIC
 
 
 def _chunks(
@@ -95,9 +95,8 @@ def _chunks(
     first_row = 0
     for batch in batches:
         for start in range(0, batch.num_rows, settings.chunk_rows):
-            yield _chunk(
-                batch.slice(start, settings.chunk_rows), first_row + start, settings, selection, where
-            )
+            part = batch.slice(start, settings.chunk_rows)
+            yield _chunk(part, first_row + start, settings, selection, where)
         first_row += batch.num_rows
     if first_row == 0:
         raise DataError(f"{where}: there are columns but no rows")
@@ -128,9 +127,7 @@ def _numbers(column: Any, name: str, first_row: int, where: str) -> tuple[np.nda
     if column.null_count:
         row = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
         raise DataError(f"{where}: row {first_row + row + 1}, column '{name}': the value is missing")
-    if any(
-        is_kind(column.type) for is_kind in (types.is_fixed_size_list, types.is_list, types.is_large_list)
-    ):
+    if any(test(column.type) for test in (types.is_fixed_size_list, types.is_list, types.is_large_list)):
         lengths = np.unique(column.value_lengths().to_numpy(zero_copy_only=False))
         if len(lengths) > 1:
             raise DataError(

@@ -185,27 +185,22 @@ def _parse(lines: list[str], n_columns: int, selection: Selection) -> np.ndarray
 
 
 def _quoted_chunks(
-    lines: Iterator[str],
-    n_columns: int,
-    settings: ReadSettings,
-    selection: Selection,
-    first_row: int,
-    where: str,
+    lines: Iterator[str], n_columns: int, settings: ReadSettings, selection: Selection, start: int, where: str
 ) -> Iterator[Chunk]:
     reader = _quoted_rows(lines, where)
     while rows := list(islice(reader, settings.rows_at_once(n_columns))):
         for number, row in enumerate(rows):
             if len(row) != n_columns:
-                _refuse_ragged(len(row), n_columns, first_row + number, where)
+                _refuse_ragged(len(row), n_columns, start + number, where)
         position = selection.key_position
         keys = None if position is None else np.array([row[position].strip() for row in rows])
         try:
             x = np.array([[row[i] for i in selection.positions] for row in rows]).astype(np.float64)
         except ValueError:
-            _locate_text(rows, selection, first_row, where)
+            _locate_text(rows, selection, start, where)
             raise
-        yield make_chunk(x, keys, first_row, selection, where)
-        first_row += len(rows)
+        yield make_chunk(x, keys, start, selection, where)
+        start += len(rows)
 
 
 def _refuse_ragged(found: int, expected: int, row: int, where: str) -> None:
@@ -233,9 +228,8 @@ def _is_header(first: list[str], settings: ReadSettings, where: str) -> bool:
     if asked & {cell.strip() for cell in first} and not all(map(_is_number, first)):
         return True
     numbers = [_is_number(cell) and math.isfinite(float(cell)) for cell in first]
-    if not all(numbers) and any(
-        n and not cell.strip().isdigit() for n, cell in zip(numbers, first, strict=True)
-    ):
+    cells = zip(numbers, first, strict=True)
+    if not all(numbers) and any(is_number and not cell.strip().isdigit() for is_number, cell in cells):
         raise DataError(
             f"{where}: the first line has both numbers and other things ({','.join(first)[:60]}): names of "
             "columns, or a row? Say header=true or header=false (on the command line: --set header=false)"

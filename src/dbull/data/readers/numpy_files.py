@@ -10,7 +10,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.lib import format as npy_format
 
-from dbull.data.npz import DAMAGED_NPZ
+from dbull.data.archives import DAMAGED_NPZ
 from dbull.data.readers.chunk import TIMES, Chunk, ReadSettings, check_width, make_chunk, select_columns
 from dbull.errors import DataError
 
