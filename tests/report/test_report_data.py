@@ -5,8 +5,10 @@ import pytest
 from sklearn.decomposition import PCA
 
 from dbull import DBULL
+from dbull.ledger import Event
 from dbull.report import build_report
 from dbull.report.build import MAX_MAP_POINTS
+from dbull.report.data import happenings_of
 from dbull.report.images import as_picture, drawable_shape, png_bytes, tiled
 
 
@@ -212,3 +214,9 @@ def test_pictures_are_black_at_the_lowest_and_white_at_the_highest():
 )
 def test_which_images_can_be_drawn(given, drawn):
     assert drawable_shape(given) == drawn
+
+
+def test_a_change_of_scale_is_told_in_words():
+    event = Event("scale", 3, None, (), 20, {"columns": ["price", "weight"]})
+    (said,) = happenings_of([event])
+    assert said.text.endswith("a hundredfold, in 20 rows: price, weight.")

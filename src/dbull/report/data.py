@@ -190,7 +190,8 @@ def _sentence(event: Event) -> str:
         return f"Cluster {ids[0]} {named}{was}."
     if event.kind == "retirement":
         return f"Cluster {ids[0]} is retired; it keeps its id and its {rows}."
-    return f"{event.kind.capitalize()}: cluster {', '.join(map(str, ids))}."
+    columns = ", ".join(told.get("columns", ()))  # the only event left: "scale"
+    return f"Columns with another scale than ever before, a hundredfold, in {rows}: {columns}."
 
 
 def _why(told: Mapping[str, Any]) -> str:
