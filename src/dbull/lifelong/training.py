@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
@@ -269,6 +269,26 @@ def represent(
     for epoch in range(n_epochs):
         terms = trainer.epoch(lambda part: decayed(rate, (epoch + part) / n_epochs), prior)  # noqa: B023
         yield clock.now("represent", epoch, n_epochs, terms=terms)
+
+
+def together(
+    trainer: Trainer,
+    parameters: Iterable[Tensor],
+    step: Callable[[Adam, Tensor, Tensor], Tensor],
+    clock: Clock,
+) -> Iterator[Progress]:
+    """Train networks and clusters. `step` learns the values and inputs of one batch, and sums its terms."""
+    n_epochs, rate = trainer.settings.joint_epochs, trainer.settings.joint_learning_rate
+    n_rows, optimiser = len(trainer.rows.values), Adam(parameters, rate)
+    for epoch in range(n_epochs):
+        started, sums = perf_counter(), torch.zeros(())
+        optimiser.learning_rate = decayed(rate, epoch / n_epochs)
+        for rows in trainer.batches():
+            values, inputs = trainer.shown(rows)
+            sums = sums + step(optimiser, values.to(trainer.device), inputs.to(trainer.device))
+        terms = EpochTerms(*(sums / n_rows).tolist())
+        speed = n_rows / (perf_counter() - started)
+        yield clock.now("joint", epoch, n_epochs, terms=replace(terms, rows_per_second=speed))
 
 
 def decayed(rate: float, done: float) -> float:

@@ -58,7 +58,7 @@ def check_device(name: str, device: str | torch.device) -> None:
         )
 
 
-def choose_device(stored: Any, asked: str | None, where: str) -> str:
+def device_for(stored: Any, asked: str | None, where: str) -> str:
     """Return where stored networks go: where the caller says, else where they were, if that is here."""
     if asked is not None:
         check_device("device", asked)

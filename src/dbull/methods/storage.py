@@ -22,14 +22,7 @@ from dbull.documents import Reader, check_fields, fail, list_of, number, or_none
 from dbull.errors import ModelFileError, SettingsError
 from dbull.ledger import Event, Ledger
 from dbull.lifelong.state import LearnerState
-from dbull.methods.parameters import (
-    ALLOWED,
-    Check,
-    anything,
-    choose_device,
-    pack_parameters,
-    unpack_parameters,
-)
+from dbull.methods.parameters import ALLOWED, Check, anything, device_for, pack_parameters, unpack_parameters
 from dbull.nets.augment import Augmentation
 from dbull.store import Checkpoint, LearnedInput, Loaded, Manifest, ModelFolder
 from dbull.writing import now
@@ -300,7 +293,7 @@ def _restored(
     settings = check_fields(dict(checkpoint.settings), f"{where}.settings", kind._settings_read)
     parameters = unpack_parameters(kind, settings["parameters"], augment, where)
     if hasattr(kind, "device"):
-        parameters["device"] = choose_device(parameters.get("device"), device, where)
+        parameters["device"] = device_for(parameters.get("device"), device, where)
     elif device is not None:
         raise SettingsError(f"{place}: a model of {kind.__name__} has no device; load it without")
     model = kind(**parameters)

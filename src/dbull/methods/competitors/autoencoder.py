@@ -6,10 +6,9 @@ Each of them is a subclass that learns clusters of the codes in its own way and 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
-from time import perf_counter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,16 +25,7 @@ from dbull.lifelong.inference import CHUNK_ROWS, encode_rows, padded
 from dbull.lifelong.objective import FrozenMixture
 from dbull.lifelong.past import encoder_fingerprint
 from dbull.lifelong.settings import RECIPES, Recipe, TrainingSettings, epochs_for
-from dbull.lifelong.training import (
-    Clock,
-    EpochTerms,
-    Progress,
-    Trainer,
-    TrainingRows,
-    decayed,
-    layer_by_layer,
-    represent,
-)
+from dbull.lifelong.training import Clock, Progress, Trainer, TrainingRows, layer_by_layer, represent
 from dbull.methods.base import as_tensor, check_rows, drained, new_seed, unchanged_on_failure
 from dbull.methods.dbull_choices import augmentation, image_shape_of, networks
 from dbull.methods.storage import Stored
@@ -66,26 +56,6 @@ def descend(optimiser: Adam | torch.optim.SGD, loss: Tensor, what: str) -> float
     return value
 
 
-def together(
-    trainer: Trainer,
-    parameters: Iterable[Tensor],
-    step: Callable[[Adam, Tensor, Tensor], Tensor],
-    clock: Clock,
-) -> Iterator[Progress]:
-    """Train networks and clusters. `step` learns the values and inputs of one batch, and sums its terms."""
-    n_epochs, rate = trainer.settings.joint_epochs, trainer.settings.joint_learning_rate
-    n_rows, optimiser = len(trainer.rows.values), Adam(parameters, rate)
-    for epoch in range(n_epochs):
-        started, sums = perf_counter(), torch.zeros(())
-        optimiser.learning_rate = decayed(rate, epoch / n_epochs)
-        for rows in trainer.batches():
-            values, inputs = trainer.shown(rows)
-            sums = sums + step(optimiser, values.to(trainer.device), inputs.to(trainer.device))
-        terms = EpochTerms(*(sums / n_rows).tolist())
-        speed = n_rows / (perf_counter() - started)
-        yield clock.now("joint", epoch, n_epochs, terms=replace(terms, rows_per_second=speed))
-
-
 @torch.no_grad()
 def in_chunks(answer: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
     """Ask about rows in padded chunks of one size, so that no row's answer depends on the rows beside it."""
@@ -96,7 +66,7 @@ def in_chunks(answer: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
 class AutoencoderMethod(
     Stored, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator
 ):
-    """An estimator over a trained autoencoder. Subclasses have `_learn` and `_log_proba`.
+    """An estimator over a trained autoencoder. Subclasses have `_learn_clusters` and `_log_proba`.
 
     To be saved they also have `_pack_clusters` and `_unpack_clusters`, and `_stored_facts` if there are any.
     """

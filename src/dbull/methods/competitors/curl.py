@@ -17,9 +17,9 @@ from torch import Tensor
 from dbull.codec.networks import Tensors
 from dbull.documents import Reader, fail, number, whole
 from dbull.lifelong.settings import Recipe
-from dbull.lifelong.training import Clock, Progress, Trainer
+from dbull.lifelong.training import Clock, Progress, Trainer, together
 from dbull.methods.base import Capabilities, check_number, unchanged_on_failure
-from dbull.methods.competitors.autoencoder import AutoencoderMethod, by_size, descend, in_chunks, together
+from dbull.methods.competitors.autoencoder import AutoencoderMethod, by_size, descend, in_chunks
 from dbull.methods.competitors.curl_network import CurlNetwork
 from dbull.methods.parameters import Check, check_truth
 from dbull.nets.adam import Adam

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 from dbull.codec.networks import Tensors, check_kind
 from dbull.lifelong.objective import RowTerms, entropy
-from dbull.lifelong.training import Clock, Progress, Trainer
+from dbull.lifelong.training import Clock, Progress, Trainer, together
 from dbull.methods.base import Capabilities
-from dbull.methods.competitors.autoencoder import AutoencoderMethod, by_size, descend, in_chunks, together
+from dbull.methods.competitors.autoencoder import AutoencoderMethod, by_size, descend, in_chunks
 from dbull.nets.adam import Adam
 from dbull.nets.vae import VAE
 from dbull.probability.gaussian import expected_log_density, log_density
