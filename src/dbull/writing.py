@@ -94,14 +94,10 @@ def sync_folder(folder: Path) -> None:
         return
     try:
         handle = os.open(folder, os.O_RDONLY)
-    except OSError as error:
-        if error.errno in _NO_FOLDER_SYNC:
-            return
-        raise
-    try:
-        os.fsync(handle)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
     except OSError as error:
         if error.errno not in _NO_FOLDER_SYNC:
             raise
-    finally:
-        os.close(handle)

@@ -8,11 +8,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dbull.mixture.fit import fit_data_set
 from dbull.mixture.memory import StatsMemory
 from dbull.mixture.posterior import global_step
 from dbull.mixture.prior import adapted_prior
-from dbull.mixture.search import Search
+from dbull.mixture.search import Search, fit_data_set
 from dbull.mixture.settings import FitSettings
 from dbull.mixture.updates import Points, local_step, summarize
 from dbull.probability.normal_wishart import expected_covariance

@@ -11,11 +11,10 @@ import torch
 from records import assert_same
 
 from dbull.mixture import search as search_module
-from dbull.mixture.fit import fit_data_set
 from dbull.mixture.memory import StatsMemory
 from dbull.mixture.moves import TemperedModel
 from dbull.mixture.prior import adapted_prior, paper_prior
-from dbull.mixture.search import Search, memoized_laps
+from dbull.mixture.search import Search, fit_data_set, memoized_laps
 from dbull.mixture.settings import FitSettings, SearchSettings, default_evidence
 from dbull.mixture.updates import Points, local_step, local_summary, summarize
 from synthetic import gaussian_clusters, skewed_clusters

@@ -60,6 +60,4 @@ def _samples(records: list[np.ndarray], n_train: int | None) -> Samples:
 
 
 def _archive_batches(path: Path, names: tuple[str, ...]) -> dict[str, np.ndarray]:
-    return {
-        name: parse_batch(content, f"{path}:{name}") for name, content in read_members(path, names).items()
-    }
+    return {name: parse_batch(data, f"{path}:{name}") for name, data in read_members(path, names).items()}

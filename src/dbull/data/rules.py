@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.random import Generator
 
 from dbull.errors import DataError
 
@@ -19,9 +20,7 @@ class Plan:
     classes: tuple[tuple[int, ...], ...]  # of each task
 
 
-def split_rows(
-    n_rows: int, n_train: int | None, random: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
+def split_rows(n_rows: int, n_train: int | None, random: Generator) -> tuple[np.ndarray, np.ndarray]:
     """Return rows to learn from and rows to score on: the official parts, else a random 80 % and 20 %."""
     if n_train is not None:
         return np.arange(n_train), np.arange(n_train, n_rows)
@@ -30,7 +29,7 @@ def split_rows(
     return np.sort(rows[n_held_out:]), np.sort(rows[:n_held_out])
 
 
-def batch(y_true: np.ndarray, random: np.random.Generator) -> Plan:
+def batch(y_true: np.ndarray, random: Generator) -> Plan:
     """One arrival of a random 80 % of all rows; the other 20 % are held out. The paper's batch setting."""
     learn, held_out = split_rows(len(y_true), None, random)
     return Plan(((0, random.permutation(learn)),), (held_out,), (_classes(y_true),))
@@ -39,7 +38,7 @@ def batch(y_true: np.ndarray, random: np.random.Generator) -> Plan:
 def tasks(
     y_true: np.ndarray,
     n_train: int | None,
-    random: np.random.Generator,
+    random: Generator,
     groups: Sequence[tuple[int, ...]],
     arrival_size: int,
     rows_per_task: int | None = None,
@@ -60,7 +59,7 @@ def tasks(
 def recurring(
     y_true: np.ndarray,
     n_train: int | None,
-    random: np.random.Generator,
+    random: Generator,
     groups: Sequence[tuple[int, ...]],
     rounds: int,
     rows_per_visit: int | None = None,
@@ -77,7 +76,7 @@ def recurring(
 
 
 def mixed(
-    y_true: np.ndarray, n_train: int | None, random: np.random.Generator, arrival_size: int, n_arrivals: int
+    y_true: np.ndarray, n_train: int | None, random: Generator, arrival_size: int, n_arrivals: int
 ) -> Plan:
     """Return arrivals that all hold all classes: nothing new ever comes, so nothing new should be found."""
     learn, held_out = split_rows(len(y_true), n_train, random)
@@ -86,7 +85,7 @@ def mixed(
 
 
 def imbalanced(
-    y_true: np.ndarray, n_train: int | None, random: np.random.Generator, arrival_size: int, ratio: float
+    y_true: np.ndarray, n_train: int | None, random: Generator, arrival_size: int, ratio: float
 ) -> Plan:
     """Return a mixed stream in which class sizes fall geometrically from the commonest to `ratio` times it.
 
@@ -104,7 +103,7 @@ def imbalanced(
     return Plan(arrivals, (held_out,), (_classes(y_true),))
 
 
-def in_order(y_true: np.ndarray, random: np.random.Generator, arrival_size: int, n_tasks: int) -> Plan:
+def in_order(y_true: np.ndarray, random: Generator, arrival_size: int, n_tasks: int) -> Plan:
     """Rows in their own order. A task is a stretch of the stream; a random tenth of it is held out."""
     arrivals: list[tuple[int, np.ndarray]] = []
     held_out, classes = [], []

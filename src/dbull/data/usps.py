@@ -33,7 +33,7 @@ def parse_usps(content: bytes, where: str) -> tuple[np.ndarray, np.ndarray]:
 
 def read_usps(paths: Mapping[str, Path]) -> Samples:
     """Read both parts, the training part first; pixels in [0, 1]."""
-    train_x, train_y = parse_usps(read_content(paths["zip.train.gz"]), str(paths["zip.train.gz"]))
-    test_x, test_y = parse_usps(read_content(paths["zip.test.gz"]), str(paths["zip.test.gz"]))
-    x, y_true = np.concatenate([train_x, test_x]), np.concatenate([train_y, test_y])
-    return Samples(x, y_true, LABELS, (16, 16), len(train_x))
+    both = paths["zip.train.gz"], paths["zip.test.gz"]
+    parts = [parse_usps(read_content(path), str(path)) for path in both]
+    x, y_true = map(np.concatenate, zip(*parts, strict=True))
+    return Samples(x, y_true, LABELS, (16, 16), len(parts[0][0]))

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from dbull.lifelong.objective import FrozenMixture
-from dbull.mixture.fit import fit_data_set
 from dbull.mixture.memory import StatsMemory
 from dbull.mixture.moves import MoveRecord
 from dbull.mixture.posterior import MixturePosterior, global_step
 from dbull.mixture.prior import MixturePrior
+from dbull.mixture.search import fit_data_set
 from dbull.mixture.settings import FitSettings
 from dbull.mixture.stats import SufficientStats
 from dbull.mixture.updates import Points, local_step, summarize

@@ -19,10 +19,10 @@ from dbull.documents import Reader, check_fields, fail, list_of, number, object_
 from dbull.errors import DataError
 from dbull.methods.base import check_number, check_rows, drained, draw_points, new_seed, unchanged_on_failure
 from dbull.methods.storage import Stored
-from dbull.mixture.fit import fit_data_set
 from dbull.mixture.memory import StatsMemory
 from dbull.mixture.posterior import MixturePosterior, mean_weights
 from dbull.mixture.prior import paper_prior
+from dbull.mixture.search import fit_data_set
 from dbull.mixture.settings import FitSettings, SearchSettings
 from dbull.mixture.updates import Points, local_step, log_predictive, most_probable
 from dbull.probability.normal_wishart import expected_covariance

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dbull.errors import check_known
+from dbull.probability.gaussian import LOG_2PI, log_density
 
 LIKELIHOODS = ("bernoulli", "gaussian", "gaussian-fixed", "gaussian-learned")
-LOG_2PI = math.log(2 * math.pi)
 # A decoder with a variance of its own makes it 0, and the density infinite, where the data are constant.
 MIN_LOG_VAR, MAX_LOG_VAR = -6.0, 6.0
 FIXED_VAR = 0.5  # squared error as the authors of the paper weigh it
@@ -81,8 +81,7 @@ class _GaussianLearned(Likelihood):
 
     def log_prob(self, output: Tensor, x: Tensor) -> Tensor:
         mean, log_var = output.chunk(2, dim=1)
-        log_var = log_var.clamp(MIN_LOG_VAR, MAX_LOG_VAR)
-        return -0.5 * (LOG_2PI + log_var + (x - mean).square() * torch.exp(-log_var)).sum(1)
+        return log_density(x, mean, log_var.clamp(MIN_LOG_VAR, MAX_LOG_VAR))
 
     def mean(self, output: Tensor) -> Tensor:
         return output.chunk(2, dim=1)[0]

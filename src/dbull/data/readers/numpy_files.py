@@ -113,8 +113,8 @@ class _Layout:
         names = list(dtype.names or map(str, range(self.n_columns)))
         self._names = names
         self._selection = select_columns(names, settings, where)
-        self._is_whole = len(self._selection.names) == len(names)
-        self._sample_shape = shape[1:] if self._is_whole and len(shape) > 1 else (len(self._selection.names),)
+        n_chosen = len(self._selection.names)
+        self._sample_shape = shape[1:] if n_chosen == len(names) and len(shape) > 1 else (n_chosen,)
         for name in self._selection.names if self._named else ():
             _check_kind(dtype[name], f"{where}: column '{name}'")
 
@@ -125,13 +125,10 @@ class _Layout:
             keys = None if key_position is None else np.array(rows[self._names[key_position]])
         else:
             flat = rows.reshape(len(rows), -1)
-            x = flat if self._is_whole and self._in_order else flat[:, selection.positions]
+            as_they_are = selection.positions == tuple(range(self.n_columns))
+            x = flat if as_they_are else flat[:, selection.positions]
             keys = None if key_position is None else np.array(flat[:, key_position])
         return make_chunk(x, keys, first_row, selection, self.where, self._sample_shape)
-
-    @property
-    def _in_order(self) -> bool:
-        return self._selection.positions == tuple(range(len(self._selection.positions)))
 
 
 def _check_kind(dtype: np.dtype[Any], where: str) -> None:
