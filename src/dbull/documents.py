@@ -3,8 +3,6 @@
 A reader takes a JSON value and its place and returns what it means, or raises ModelFileError.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

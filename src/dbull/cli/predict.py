@@ -18,7 +18,7 @@ from dbull.cli.output import printable, rows_per_cluster, say, show_json, show_t
 from dbull.cli.progress import SECONDS_BETWEEN_LINES, Pace, learning_progress
 from dbull.documents import as_text
 from dbull.errors import SettingsError
-from dbull.writing import check_place, replacing
+from dbull.writing import check_place, now, replacing
 
 if TYPE_CHECKING:
     from dbull.data.readers import Chunk
@@ -141,7 +141,7 @@ def report(
 
     Example: `dbull report model -o report.html`
     """
-    from dbull.methods.storage import load_generation, now
+    from dbull.methods.storage import load_generation
     from dbull.report import build_report, check_target, write_report
     from dbull.store import ModelFolder
 

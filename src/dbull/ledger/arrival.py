@@ -1,7 +1,5 @@
 """What learning a data set did: the one account that events, previews and progress are made from."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field

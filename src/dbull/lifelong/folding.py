@@ -1,7 +1,5 @@
 """The end of a data set: newborns find their clusters, the statistics are folded in, and rows may go."""
 
-from __future__ import annotations
-
 import copy
 import math
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ Real clusters are not Gaussian: a mixture that describes them well needs several
 Two pieces of one cluster share many edges of the neighbour graph, two clusters share few.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

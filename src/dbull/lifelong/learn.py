@@ -9,8 +9,6 @@ joint       an epoch of the networks under the mixture, a search on the new code
 done        newborn components join an old cluster, or found a new one; statistics are folded in, once
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator
 from dataclasses import replace
 from functools import partial

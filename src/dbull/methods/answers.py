@@ -1,7 +1,5 @@
 """What a learned model answers: codes, clusters, strangeness, densities, samples; and changes by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import replace
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """What every estimator shares: checking input and parameters, with errors that say where and what to do."""
 
-from __future__ import annotations
-
 import datetime
 import numbers
 from collections.abc import Callable, Generator, Iterator

@@ -1,7 +1,5 @@
 """Parameters of estimators: which values they may have, and how they are written down and read back."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping

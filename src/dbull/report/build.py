@@ -1,7 +1,5 @@
 """Fill a report from a fitted `DBULL`. No row of the data is needed: all is drawn from the model."""
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Mapping, Sequence
 from importlib import metadata

@@ -1,7 +1,5 @@
 """Small charts as inline SVG; colours come from the CSS. Texts of other people go through `escape`."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations

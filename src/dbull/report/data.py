@@ -1,7 +1,5 @@
 """What a report says, as plain values; arrivals, lanes and sentences come from the events of a ledger."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Pictures as text: PNG by hand, so that a report needs no image library."""
 
-from __future__ import annotations
-
 import base64
 import struct
 import zlib

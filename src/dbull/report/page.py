@@ -1,7 +1,5 @@
 """The page itself: one HTML file with its style, its script and all its pictures inside."""
 
-from __future__ import annotations
-
 import os
 from datetime import datetime
 from functools import cache

@@ -3,8 +3,6 @@
 Each of them is a subclass that learns clusters of the codes in its own way and says how probable they are.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """`CURL`: continual unsupervised representation learning (Rao et al. 2019), without knowledge of tasks."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """`DEC`: deep embedded clustering (Xie, Girshick & Farhadi 2016)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -64,11 +62,8 @@ class DEC(AutoencoderMethod):
         Epochs of this second stage, at most; "auto": 100.
     joint_learning_rate : float, default=0.01
         Of stochastic gradient descent with momentum 0.9 in the second stage.
-    kind, image_shape, latent_dim, hidden_dims, likelihood, front_end, augment, pretraining, epochs
-        Of the autoencoder, as in `DBULL`; `front_end` is off unless asked for. No layer is wider than 16
-        times the number of columns unless asked for.
-    batch_size, learning_rate, random_state, device, callback
-        As in `DBULL`.
+    others
+        As in `DBULL`; `front_end` is off, and no layer wider than 16 times the columns, unless asked for.
 
     Attributes
     ----------

@@ -1,7 +1,5 @@
 """`VaDE`: variational deep embedding (Jiang, Zheng, Tan, Tang & Zhou 2017)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -86,11 +84,8 @@ class VaDE(AutoencoderMethod):
         Epochs of networks and mixture together; "auto": as many as before.
     joint_learning_rate : "auto" or float, default="auto"
         Of Adam in this second stage; "auto": 3/10 of `learning_rate`.
-    kind, image_shape, latent_dim, hidden_dims, likelihood, front_end, augment, pretraining, epochs
-        Of the autoencoder, as in `DBULL`; `front_end` is off unless asked for. No layer is wider than 16
-        times the number of columns unless asked for.
-    batch_size, learning_rate, random_state, device, callback
-        As in `DBULL`.
+    others
+        As in `DBULL`; `front_end` is off, and no layer wider than 16 times the columns, unless asked for.
 
     Attributes
     ----------

@@ -1,7 +1,5 @@
 """`VAEDP`: a plain variational autoencoder, then a Dirichlet process mixture of its codes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -39,11 +37,8 @@ class VAEDP(AutoencoderMethod):
     ----------
     concentration, max_evidence, max_clusters
         Of the mixture, as in `DPMixture`.
-    kind, image_shape, latent_dim, hidden_dims, likelihood, front_end, augment, pretraining, epochs
-        Of the autoencoder, as in `DBULL`; `front_end` is off unless asked for. No layer is wider than 16
-        times the number of columns unless asked for.
-    batch_size, learning_rate, random_state, device, callback
-        As in `DBULL`.
+    others
+        As in `DBULL`; `front_end` is off, and no layer wider than 16 times the columns, unless asked for.
 
     Attributes
     ----------
