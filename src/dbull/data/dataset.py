@@ -1,5 +1,7 @@
 """The one record type in which every data set travels: values, labels kept apart, where they come from."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType

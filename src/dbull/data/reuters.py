@@ -3,6 +3,8 @@
 The ready file and the recipe from raw word counts give the same bytes; whichever file is there is used.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -4,6 +4,8 @@ The first has 18,846 Usenet posts of 1993, the second (Distribution 1.0) newswir
 is not Reuters10k.
 """
 
+from __future__ import annotations
+
 import html
 import re
 from collections.abc import Iterator, Mapping, Sequence
