@@ -10,7 +10,7 @@ import pytest
 from dbull import data
 from dbull.data.download import download_files
 from dbull.data.files import DataFile
-from dbull.data.recipes import RECIPES, Recipe
+from dbull.data.registry import RECIPES, Recipe
 from dbull.data.synthetic import gaussian_mixture
 from dbull.errors import DataError
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from dbull.data import cifar10, kddcup99, mnist, reuters, stl10, text, usps
+from dbull.data import image_sets, kddcup99, text_sets
 from dbull.data.archives import read_texts
-from dbull.data.text import tfidf
+from dbull.data.text_sets import tfidf
 from dbull.errors import DataError
 
 
@@ -39,7 +39,7 @@ class TestIdx:
                 name = f"{part}-{kind}-ubyte.gz"
                 paths[name] = tmp_path / name
                 paths[name].write_bytes(gzip.compress(idx(values.astype(np.uint8)), mtime=0))
-        samples = mnist.read_idx_images(paths, mnist.MNIST_LABELS)
+        samples = image_sets.read_idx_images(paths, image_sets.DIGITS)
         expected = np.concatenate([images["train"], images["t10k"]]).reshape(9, 12) / 255
         np.testing.assert_array_equal(samples.x, expected.astype(np.float32))
         assert samples.y_true.tolist() == [3, 1, 4, 1, 5, 9, 2, 6, 5]
@@ -57,19 +57,19 @@ class TestIdx:
     )
     def test_wrong_content_is_named(self, content, message):
         with pytest.raises(DataError, match=f"here: .*{message}"):
-            mnist.parse_idx(content, "here")
+            image_sets.parse_idx(content, "here")
 
     def test_every_byte_scales_to_the_nearest_float(self):
         values = np.arange(256, dtype=np.uint8)[:, None].repeat(3, axis=1)
         out = np.empty(values.shape, dtype=np.float32)
-        mnist.scale_bytes(values, out)
+        image_sets.scale_bytes(values, out)
         np.testing.assert_array_equal(out, (values / 255.0).astype(np.float32))
 
 
 class TestUsps:
     def test_values_are_moved_from_minus_one_one_to_zero_one(self):
         row = "6.0000 " + " ".join(["-1.0000"] * 255 + ["0.5000"]) + " \n"
-        pixels, labels = usps.parse_usps(row.encode() * 2, "here")
+        pixels, labels = image_sets.parse_usps(row.encode() * 2, "here")
         assert labels.tolist() == [6, 6]
         assert pixels.shape == (2, 256)
         assert pixels[1, 0] == 0
@@ -86,7 +86,7 @@ class TestUsps:
     )
     def test_wrong_rows_are_refused(self, text, message):
         with pytest.raises(DataError, match=message):
-            usps.parse_usps(text.encode(), "here")
+            image_sets.parse_usps(text.encode(), "here")
 
 
 class TestCifar10:
@@ -96,7 +96,7 @@ class TestCifar10:
     def test_batch_is_read_plane_by_plane(self, tmp_path):
         path = tmp_path / "test_batch.bin.xz"
         path.write_bytes(lzma.compress(self.records.tobytes()))
-        samples = cifar10.read_test({path.name: path})
+        samples = image_sets.read_cifar10({path.name: path}, image_sets.CIFAR10_TEST)
         assert samples.sample_shape == (3, 32, 32)
         assert samples.y_true.tolist() == [3, 0, 9, 3]
         np.testing.assert_array_equal(samples.x, (self.records[:, 1:] / 255).astype(np.float32))
@@ -104,38 +104,38 @@ class TestCifar10:
         assert samples.x[1].reshape(3, 32, 32)[1, 2, 5] == np.float32(green_of_row_2_column_5 / 255)
 
     def test_archive_gives_training_batches_in_order_and_the_test_batch_last(self, tmp_path):
-        path = tmp_path / cifar10.ARCHIVE.name
+        path = tmp_path / image_sets.CIFAR10_ARCHIVE.name
         members = {"cifar-10-batches-bin/batches.meta.txt": b"airplane\n"}
         for number, name in enumerate(["test_batch.bin", *(f"data_batch_{i}.bin" for i in (5, 4, 3, 2, 1))]):
             members[f"cifar-10-batches-bin/{name}"] = bytes([number]) + bytes(3072)
         write_tar(path, members)
-        samples = cifar10.read_images({path.name: path})
+        samples = image_sets.read_cifar10({path.name: path})
         assert samples.y_true.tolist() == [5, 4, 3, 2, 1, 0]
         assert samples.n_train == 5
-        assert cifar10.read_test({path.name: path}).y_true.tolist() == [0]
+        assert image_sets.read_cifar10({path.name: path}, image_sets.CIFAR10_TEST).y_true.tolist() == [0]
 
     def test_cut_and_wrong_records_are_named(self, tmp_path):
         with pytest.raises(DataError, match=r"here: 12,291 bytes are no whole number"):
-            cifar10.parse_batch(self.records.tobytes()[:-1], "here")
+            image_sets.parse_cifar10(self.records.tobytes()[:-1], "here")
         wrong = self.records.copy()
         wrong[2, 0] = 10
         with pytest.raises(DataError, match="record 2 has label 10"):
-            cifar10.parse_batch(wrong.tobytes(), "here")
+            image_sets.parse_cifar10(wrong.tobytes(), "here")
         write_tar(tmp_path / "a.tar.gz", {"x/data_batch_1.bin": wrong[:1].tobytes()})
         with pytest.raises(DataError, match=r"data_batch_2\.bin.* not in the archive"):
-            cifar10.read_images({cifar10.ARCHIVE.name: tmp_path / "a.tar.gz"})
+            image_sets.read_cifar10({image_sets.CIFAR10_ARCHIVE.name: tmp_path / "a.tar.gz"})
 
     def test_features_are_widened(self, tmp_path):
-        path = tmp_path / cifar10.FEATURES_FILE.name
+        path = tmp_path / "features.npz"
         np.savez(
             path, features=np.array([[0.5, 2], [1, 0]], dtype=np.float16), label=np.array([1, 9], np.uint8)
         )
-        samples = cifar10.read_features({path.name: path})
+        samples = image_sets.read_features({path.name: path}, image_sets.CIFAR10_LABELS, 2)
         assert samples.x.dtype == np.float32
         assert samples.x.tolist() == [[0.5, 2], [1, 0]]
         np.savez(path, features=np.zeros((2, 2)))
         with pytest.raises(DataError, match="arrays label are missing; it has features"):
-            cifar10.read_features({path.name: path})
+            image_sets.read_features({path.name: path}, image_sets.CIFAR10_LABELS, 2)
 
 
 class TestStl10:
@@ -167,43 +167,43 @@ class TestStl10:
 
     def test_unpacked_files(self, tmp_path, images):
         self.write(tmp_path, images, [1, 10, 2])
-        samples = stl10.read_images({file.name: tmp_path / file.name for file in stl10.BINARY_FILES})
+        samples = image_sets.read_stl10({file.name: tmp_path / file.name for file in image_sets.STL10_FILES})
         np.testing.assert_array_equal(samples.x, (images.reshape(3, -1) / 255).astype(np.float32))
         assert samples.y_true.tolist() == [0, 9, 1]
         assert (samples.sample_shape, samples.n_train) == ((3, 96, 96), 2)
-        assert [stl10.LABELS[label] for label in samples.y_true] == ["airplane", "truck", "bird"]
+        assert [image_sets.STL10_LABELS[label] for label in samples.y_true] == ["airplane", "truck", "bird"]
 
     def test_archive_gives_the_same(self, tmp_path, images):
         files = self.write(tmp_path, images, [1, 10, 2])
-        path = tmp_path / stl10.ARCHIVE.name
+        path = tmp_path / image_sets.STL10_ARCHIVE.name
         write_tar(path, {f"stl10_binary/{name}": content for name, content in reversed(files.items())})
-        unpacked = stl10.read_images({file.name: tmp_path / file.name for file in stl10.BINARY_FILES})
-        packed = stl10.read_images({path.name: path})
+        unpacked = image_sets.read_stl10({file.name: tmp_path / file.name for file in image_sets.STL10_FILES})
+        packed = image_sets.read_stl10({path.name: path})
         np.testing.assert_array_equal(packed.x, unpacked.x)
         np.testing.assert_array_equal(packed.y_true, unpacked.y_true)
 
     def test_wrong_files_are_named(self, tmp_path, images):
         files = self.write(tmp_path, images, [1, 10, 11])
-        paths = {file.name: tmp_path / file.name for file in stl10.BINARY_FILES}
+        paths = {file.name: tmp_path / file.name for file in image_sets.STL10_FILES}
         with pytest.raises(DataError, match=r"test_y\.bin: label 0 is 11, allowed are 1 to 10"):
-            stl10.read_images(paths)
+            image_sets.read_stl10(paths)
         paths["test_y.bin"].write_bytes(b"\1\1")
         with pytest.raises(DataError, match=r"test_y\.bin: 2 labels for 1 images"):
-            stl10.read_images(paths)
+            image_sets.read_stl10(paths)
         paths["test_X.bin"].write_bytes(files["test_X.bin"][:-5])
         with pytest.raises(DataError, match=r"test_X\.bin: 27,643 bytes are no whole number"):
-            stl10.read_images(paths)
+            image_sets.read_stl10(paths)
         (tmp_path / "bad.tar.gz").write_bytes(gzip.compress(b"x" * 2000, mtime=0)[:-30])
         with pytest.raises(DataError, match=r"bad\.tar\.gz: .*tar archive"):
-            stl10.read_images({stl10.ARCHIVE.name: tmp_path / "bad.tar.gz"})
+            image_sets.read_stl10({image_sets.STL10_ARCHIVE.name: tmp_path / "bad.tar.gz"})
 
     def test_features_of_the_user(self, tmp_path):
-        path = tmp_path / stl10.FEATURES_FILE.name
+        path = tmp_path / "features.npz"
         np.savez(path, features=np.ones((2, 2048), np.float32), label=np.array([0, 9]))
-        assert stl10.read_features({path.name: path}).x.shape == (2, 2048)
+        assert image_sets.read_features({path.name: path}, image_sets.STL10_LABELS, 2048).x.shape == (2, 2048)
         np.savez(path, features=np.ones((2, 2047), np.float32), label=np.array([0, 9]))
         with pytest.raises(DataError, match=r"expected features \(N, 2048\)"):
-            stl10.read_features({path.name: path})
+            image_sets.read_features({path.name: path}, image_sets.STL10_LABELS, 2048)
 
 
 class TestKdd:
@@ -254,7 +254,7 @@ class TestText:
         np.testing.assert_allclose(x, [[0, 1], [0, 1], [1, 0], last], rtol=1e-6)
 
     def test_newsgroups_lose_their_header_and_keep_train_before_test(self, tmp_path):
-        path = tmp_path / text.NEWSGROUPS.name
+        path = tmp_path / text_sets.NEWSGROUPS.name
         post = "From: {0}@x\nSubject: {0}\n\nbody of {0}\n\nsecond part"
         names = [
             "20news-bydate-test/sci.med/9",
@@ -262,18 +262,18 @@ class TestText:
             "20news-bydate-train/sci.med/1",
         ]
         write_tar(path, {name: post.format(name[-1]).encode() for name in names})
-        posts, groups, n_train = text.read_posts(path)
+        posts, groups, n_train = text_sets.read_posts(path)
         assert posts == [f"body of {i}\n\nsecond part" for i in "129"]
         assert groups == ["sci.med", "sci.space", "sci.med"]
         assert n_train == 2
-        samples = text.read_newsgroups({path.name: path})
+        samples = text_sets.read_newsgroups({path.name: path})
         assert samples.label_names == ("sci.med", "sci.space")
         assert samples.y_true.tolist() == [0, 1, 0]
 
     def test_newsgroups_of_another_layout_are_refused(self, tmp_path):
         write_tar(tmp_path / "a.tar.gz", {"20news-19997/sci.med/1": b"x"})
         with pytest.raises(DataError, match=r"unexpected member 20news-19997/sci\.med/1"):
-            text.read_posts(tmp_path / "a.tar.gz")
+            text_sets.read_posts(tmp_path / "a.tar.gz")
 
     def test_archives_are_read_without_following_links_or_writing(self, tmp_path, monkeypatch):
         path = tmp_path / "a.tar.gz"
@@ -300,7 +300,7 @@ class TestReuters21578:
         sgml = '<!DOCTYPE lewis SYSTEM "lewis.dtd">\n' + self.story.format(
             7, "<D>earn</D><D>acq</D>", "", "Wheat"
         )
-        (story,) = text.parse_stories(sgml, "here")
+        (story,) = text_sets.parse_stories(sgml, "here")
         assert (story.number, story.topics) == (7, ("earn", "acq"))
         assert story.text.split() == ["PROFIT", "<UP>", "PARIS,", "Wheat", "&", "more"]
 
@@ -308,32 +308,32 @@ class TestReuters21578:
         sgml = '<!DOCTYPE lewis [<!ENTITY x SYSTEM "file:///etc/passwd">]>\n' + self.story.format(
             1, "", "", "&x;"
         )
-        (story,) = text.parse_stories(sgml, "here")
+        (story,) = text_sets.parse_stories(sgml, "here")
         assert "&x;" in story.text
 
     def test_only_stories_with_one_topic_become_samples(self, tmp_path):
-        path = tmp_path / text.REUTERS.name
+        path = tmp_path / text_sets.REUTERS.name
         second = self.story.format(2, "<D>acq</D>", ' TYPE="BRIEF"', "takeover")
         first = self.story.format(1, "<D>earn</D>", "", "profits") + self.story.format(3, "", "", "nothing")
         write_tar(
             path,
             {"reut2-001.sgm": second.encode(), "reut2-000.sgm": first.encode(), "README.txt": b"<REUTERS "},
         )
-        samples = text.read_reuters21578({path.name: path})
+        samples = text_sets.read_reuters21578({path.name: path})
         assert [samples.label_names[label] for label in samples.y_true] == ["earn", "acq"]
         assert samples.x.shape[0] == 2
 
     def test_a_cut_file_is_named(self):
         sgml = self.story.format(1, "", "", "a") + self.story.format(2, "", "", "b")[:-20]
         with pytest.raises(DataError, match="2 stories begin but only 1 end"):
-            list(text.parse_stories(sgml, "here"))
+            list(text_sets.parse_stories(sgml, "here"))
 
 
 class TestReuters10k:
     def test_recipe_by_hand(self):
         # Totals 1, 9, 3, 3: of the two with 3 the first is kept.
         counts = scipy.sparse.csr_matrix([[1, 4, 0, 3], [0, 1, 3, 0], [0, 4, 0, 0]])
-        weights, columns = reuters.reuters_tfidf(counts, n_words=2)
+        weights, columns = text_sets.reuters_tfidf(counts, n_words=2)
         assert columns.tolist() == [1, 2]
         idf_1, idf_2 = np.log(4 / 4) + 1, np.log(4 / 2) + 1
         second = np.array([idf_1, (1 + np.log(3)) * idf_2])
@@ -342,7 +342,7 @@ class TestReuters10k:
         )
 
     def test_documents_with_no_or_several_roots_are_left_out(self, tmp_path):
-        path = tmp_path / reuters.COUNTS_FILE.name
+        path = tmp_path / text_sets.COUNTS_FILE.name
         root = np.array([[1, 0, 0, 0], [0, 1, 1, 0], [0, 0, 0, 1], [0, 0, 0, 0]], dtype=bool)
         counts = scipy.sparse.csr_matrix(np.arange(1, 13).reshape(4, 3))
         np.savez(
@@ -354,7 +354,7 @@ class TestReuters10k:
             root=root,
             root_names=["CCAT", "GCAT", "MCAT", "ECAT"],
         )
-        kept, labels, names = reuters.read_counts(path)
+        kept, labels, names = text_sets.read_counts(path)
         assert kept.toarray().tolist() == [[1, 2, 3], [7, 8, 9]]
         assert labels.tolist() == [0, 3]
         assert names == ("CCAT", "GCAT", "MCAT", "ECAT")

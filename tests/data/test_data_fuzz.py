@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dbull.data import ReadSettings, cifar10, kddcup99, mnist, read_table, stl10, usps
+from dbull.data import ReadSettings, image_sets, kddcup99, read_table
 from dbull.data.archives import read_arrays, read_texts
 from dbull.data.files import DataFile, matching_digest, read_content
-from dbull.data.text import parse_stories
+from dbull.data.text_sets import parse_stories
 from dbull.errors import DataError
 
 pa = pytest.importorskip("pyarrow")
@@ -83,11 +83,11 @@ def test_streams(data):
 
 
 PARSERS = {
-    "idx": lambda content: mnist.parse_idx(content, "here"),
-    "usps": lambda content: usps.parse_usps(content, "here"),
-    "cifar": lambda content: cifar10.parse_batch(content, "here"),
-    "stl images": lambda content: stl10.parse_images(content, "here"),
-    "stl labels": lambda content: stl10.parse_labels(content, 3, "here"),
+    "idx": lambda content: image_sets.parse_idx(content, "here"),
+    "usps": lambda content: image_sets.parse_usps(content, "here"),
+    "cifar": lambda content: image_sets.parse_cifar10(content, "here"),
+    "stl images": lambda content: image_sets.parse_stl10(content, b"", "here"),
+    "stl labels": lambda content: image_sets.parse_stl10(bytes(3 * 27_648), content, "here"),
     "kdd": lambda content: kddcup99.parse_connections(content, "here"),
     "sgml": lambda content: list(parse_stories(content.decode("latin-1"), "here")),
 }

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dbull import data
-from dbull.data import reuters, text
+from dbull.data import text_sets
 from dbull.errors import DataError
 
 # SHA-256 of the files of the benchmark collection as they are stored.
@@ -158,8 +158,8 @@ def test_reuters10k(real_set):
 
 def test_reuters10k_by_the_recipe_from_raw_counts_is_the_ready_file_to_the_byte(real_data):
     folder = real_data / "reuters-rcv1"
-    ready = reuters.read_reuters10k({reuters.READY_FILE.name: folder / reuters.READY_FILE.name})
-    recipe = reuters.read_reuters10k({reuters.COUNTS_FILE.name: folder / reuters.COUNTS_FILE.name})
+    ready = text_sets.read_reuters10k({text_sets.READY_FILE.name: folder / text_sets.READY_FILE.name})
+    recipe = text_sets.read_reuters10k({text_sets.COUNTS_FILE.name: folder / text_sets.COUNTS_FILE.name})
     for part in ("indptr", "indices", "data"):
         np.testing.assert_array_equal(getattr(recipe.x, part), getattr(ready.x, part))
     np.testing.assert_array_equal(recipe.y_true, ready.y_true)
@@ -167,11 +167,11 @@ def test_reuters10k_by_the_recipe_from_raw_counts_is_the_ready_file_to_the_byte(
 
 
 def test_reuters_pool_and_its_words(real_data):
-    counts_, labels, _ = reuters.read_counts(real_data / "reuters-rcv1" / reuters.COUNTS_FILE.name)
+    counts_, labels, _ = text_sets.read_counts(real_data / "reuters-rcv1" / text_sets.COUNTS_FILE.name)
     assert counts_.shape == (23_158, 47_236)
     assert counts(labels) == [9550, 5140, 6586, 1882]
-    _, columns = reuters.reuters_tfidf(counts_)
-    with np.load(real_data / "reuters-rcv1" / reuters.READY_FILE.name) as ready:
+    _, columns = text_sets.reuters_tfidf(counts_)
+    with np.load(real_data / "reuters-rcv1" / text_sets.READY_FILE.name) as ready:
         np.testing.assert_array_equal(columns, ready["term_id"] - 1)
 
 
@@ -186,8 +186,8 @@ def test_20newsgroups(real_set):
 
 @pytest.mark.slow
 def test_reuters21578(real_data, real_set):
-    path = real_data / "reuters-21578" / text.REUTERS.name
-    stories = text.read_stories(path)
+    path = real_data / "reuters-21578" / text_sets.REUTERS.name
+    stories = text_sets.read_stories(path)
     assert len(stories) == 21_578
     assert [story.number for story in stories] == list(range(1, 21_579))
     newswire = real_set("reuters-21578")

@@ -16,8 +16,8 @@ import torch
 from torch.nn import functional
 
 from dbull import data
-from dbull.data import stl10
-from dbull.data.recipes import RECIPES
+from dbull.data.image_sets import STL10_FILES
+from dbull.data.registry import RECIPES
 from dbull.errors import DataError
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "stl10_features.py"
@@ -149,7 +149,7 @@ def test_images_become_features(tmp_path, monkeypatch):
     (folder / "test_y.bin").write_bytes(bytes([1]))
     files = tuple(
         replace(file, stored=(hashlib.sha256((folder / file.name).read_bytes()).hexdigest(),))
-        for file in stl10.BINARY_FILES
+        for file in STL10_FILES
     )
     monkeypatch.setitem(RECIPES, "stl10", replace(RECIPES["stl10"], choices=(files,)))
     images = data.load("stl10", tmp_path)
@@ -159,10 +159,10 @@ def test_images_become_features(tmp_path, monkeypatch):
     torch.save(example.ResNet50Features().state_dict(), weights)
     # The script in a process of its own, where the three images pass for the real ones.
     code = (
-        "import sys, runpy; from dataclasses import replace; from dbull.data import recipes, files\n"
-        "known = recipes.RECIPES['stl10']\n"
+        "import sys, runpy; from dataclasses import replace; from dbull.data import registry, files\n"
+        "known = registry.RECIPES['stl10']\n"
         "mine = tuple(replace(f, stored=(), content=()) for f in known.choices[0])\n"
-        "recipes.RECIPES['stl10'] = replace(known, choices=(mine,))\n"
+        "registry.RECIPES['stl10'] = replace(known, choices=(mine,))\n"
         f"sys.argv = ['x', {str(weights)!r}, '--data', {str(tmp_path)!r}, '--batch-size', '2']\n"
         f"runpy.run_path({str(SCRIPT)!r}, run_name='__main__')"
     )

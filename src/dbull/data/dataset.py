@@ -19,50 +19,24 @@ KINDS = ("images", "text", "features", "records")
 class Samples:
     """What a reader finds in the files of a data set; :class:`Dataset` adds where they came from."""
 
+    # (N, d) float32, a row being a sample, flattened in the order of `sample_shape`. Images lie in [0, 1].
     x: np.ndarray | scipy.sparse.csr_matrix
-    y_true: np.ndarray | None
-    label_names: tuple[str, ...]
-    sample_shape: tuple[int, ...]
-    n_train: int | None = None
+    y_true: np.ndarray | None  # (N,) int64, the true classes; for scoring only: no learner is ever given it
+    label_names: tuple[str, ...]  # of the classes; `y_true` indexes it
+    sample_shape: tuple[int, ...]  # of one sample before it was flattened: (28, 28), (3, 32, 32) or (d,)
+    n_train: int | None = None  # rows of the official training part, which come first; None: no such parts
 
 
-@dataclass(frozen=True, eq=False)  # arrays have no single answer to ==
-class Dataset:
-    """A data set in memory.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Dataset(Samples):
+    """A data set in memory."""
 
-    Attributes
-    ----------
-    name : str
-        Name under which :func:`dbull.data.load` knows it.
-    x : numpy array or scipy CSR matrix, (N, d) float32
-        One sample per row, flattened in the order of `sample_shape`. Images lie in [0, 1].
-    y_true : numpy array, (N,) int64, or None
-        True class of each row. For scoring only: no learner is ever given it.
-    sample_shape : tuple of int
-        Shape of one sample before it was flattened: (28, 28), (3, 32, 32) or (d,).
-    kind : str
-        "images", "text", "features" or "records".
-    label_names : tuple of str
-        Name of each class; `y_true` indexes it.
-    source, licence : str
-        Where the data come from and on what terms.
-    checksums : mapping of file name to digest
-        What the files were recognised by, as "sha256:..." or "md5:...".
-    n_train : int or None
-        Rows before this one are the official training part, the rest the official test part;
-        None if the source knows no such parts.
-    """
-
-    name: str
-    x: np.ndarray | scipy.sparse.csr_matrix
-    y_true: np.ndarray | None
-    sample_shape: tuple[int, ...]
-    kind: str
-    label_names: tuple[str, ...]
-    source: str
-    licence: str
+    name: str  # under which :func:`dbull.data.load` knows it
+    kind: str  # one of `KINDS`
+    source: str  # where the data come from
+    licence: str  # and on what terms
+    # What the files were recognised by, as "sha256:..." or "md5:...".
     checksums: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    n_train: int | None = None
 
     def __post_init__(self) -> None:
         where, (n_rows, n_columns) = f"data set '{self.name}'", self.x.shape

@@ -43,9 +43,12 @@ class DataFile:
 
 def files_of(group: str) -> tuple[DataFile, ...]:
     """Return the files of a group, in the order in which the catalogue has them."""
-    facts: list[dict[str, Any]] = CATALOGUE["files"][group]
-    lists = ("stored", "content", "urls")
-    return tuple(DataFile(**{**file, **{key: tuple(file.get(key, ())) for key in lists}}) for file in facts)
+    found = []
+    for file in CATALOGUE["files"][group]:
+        urls = file.get("urls", [folder + file["name"] for folder in CATALOGUE["folders"].get(group, ())])
+        stored, content = tuple(file.get("stored", ())), tuple(file.get("content", ()))
+        found.append(DataFile(file["name"], file.get("n_bytes", 0), stored, content, tuple(urls)))
+    return tuple(found)
 
 
 def cache_root() -> Path:

@@ -1,13 +1,114 @@
-"""All known data sets by name: find or fetch their files, verify them, read them."""
+"""All known data sets by name: which files each needs and how they are read; find, fetch, verify, load."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from dbull.data.dataset import Dataset
+import numpy as np
+
+from dbull.data import image_sets, kddcup99, synthetic, text_sets
+from dbull.data.dataset import Dataset, Samples
 from dbull.data.download import Progress, download_files
-from dbull.data.files import DataFile, find_file, matching_digest, missing_message, write_root
-from dbull.data.recipes import RECIPES, Recipe
+from dbull.data.files import (
+    CATALOGUE,
+    DataFile,
+    files_of,
+    find_file,
+    matching_digest,
+    missing_message,
+    write_root,
+)
 from dbull.errors import DataError, check_known
+
+Reader = Callable[[Mapping[str, Path]], Samples]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to come by one data set.
+
+    `choices` are sets of files that are each enough, fastest to read first; all of them give the
+    same bytes. The first complete one is read; the first with addresses is what `fetch` downloads.
+    """
+
+    summary: str
+    kind: str
+    subfolder: str
+    choices: tuple[tuple[DataFile, ...], ...]
+    read: Reader
+    source: str
+    licence: str
+
+    @property
+    def download(self) -> tuple[DataFile, ...]:
+        """The files to download, or to ask for where none can be downloaded."""
+        with_addresses = [files for files in self.choices if files and all(f.urls for f in files)]
+        return (with_addresses or self.choices)[0]
+
+    @property
+    def can_get(self) -> bool:
+        """Whether the files can be downloaded."""
+        return bool(self.download) and all(file.urls for file in self.download)
+
+    def find(self, file: DataFile, folder: Path | str | None) -> Path | None:
+        """Return where a file of the set is, None if it is not here."""
+        return find_file(file.name, self.subfolder, folder)
+
+    def complete(self, folder: Path | str | None) -> dict[DataFile, Path] | None:
+        """Return the places of the files of the first choice that is here as a whole, None if none is."""
+        for files in self.choices:
+            places = {file: path for file in files if (path := self.find(file, folder)) is not None}
+            if len(places) == len(files):
+                return places
+        return None
+
+
+def _read_digits(_paths: Mapping[str, Path]) -> Samples:
+    """Return the digits that come with scikit-learn, pixels in [0, 1]; no training and test part."""
+    from sklearn.datasets import load_digits  # slow to import, and few need it
+
+    bunch = load_digits()
+    x = bunch.data.astype(np.float32) / np.float32(16)
+    return Samples(x, bunch.target.astype(np.int64), image_sets.DIGITS, (8, 8))
+
+
+_READERS: dict[str, Reader] = {
+    "digits": _read_digits,
+    "mnist": partial(image_sets.read_idx_images, label_names=image_sets.DIGITS),
+    "fashion-mnist": partial(image_sets.read_idx_images, label_names=image_sets.FASHION_LABELS),
+    "usps": image_sets.read_usps,
+    "reuters10k": text_sets.read_reuters10k,
+    "reuters-rcv1": text_sets.read_pool,
+    "20newsgroups": text_sets.read_newsgroups,
+    "reuters-21578": text_sets.read_reuters21578,
+    "cifar10": image_sets.read_cifar10,
+    "cifar10-test": partial(image_sets.read_cifar10, names=image_sets.CIFAR10_TEST),
+    "cifar10-features": partial(
+        image_sets.read_features, label_names=image_sets.CIFAR10_LABELS, n_features=1280
+    ),
+    "stl10": image_sets.read_stl10,
+    "stl10-features": partial(image_sets.read_features, label_names=image_sets.STL10_LABELS, n_features=2048),
+    "kddcup99": kddcup99.read_connections,
+    "kddcup99-corrected": kddcup99.read_connections,
+    "gaussian-mixture": lambda _: synthetic.gaussian_mixture(seed=0),
+    "skewed-mixture": lambda _: synthetic.skewed_mixture(seed=0),
+    "drifting-mixture": lambda _: synthetic.drifting_mixture(seed=0),
+}
+
+
+RECIPES: dict[str, Recipe] = {
+    name: Recipe(
+        told["summary"],
+        told["kind"],
+        told.get("subfolder", name),
+        tuple(map(files_of, told.get("choices", [name]))) or ((),),
+        _READERS[name],
+        told["source"],
+        told["licence"],
+    )
+    for name, told in CATALOGUE["sets"].items()
+}
 
 
 @dataclass(frozen=True)
@@ -43,41 +144,21 @@ def catalogue(folder: Path | None = None) -> tuple[CatalogueEntry, ...]:
     """Return every known data set, with its files and whether they are there; nothing is read or verified."""
     entries = []
     for name, recipe in RECIPES.items():
-        choice = _complete_choice(recipe, folder) or recipe.download
-        files = tuple(FileStatus(file.name, file.n_bytes, _find(file, recipe, folder)) for file in choice)
-        entries.append(
-            CatalogueEntry(
-                name=name,
-                summary=recipe.summary,
-                kind=recipe.kind,
-                files=files,
-                found=all(file.path is not None for file in files),
-                can_get=recipe.can_get,
-                n_bytes=sum(file.n_bytes for file in files),
-                source=recipe.source,
-                licence=recipe.licence,
-            )
-        )
+        choice = recipe.complete(folder)
+        wanted = recipe.download if choice is None else choice
+        files = tuple(FileStatus(file.name, file.n_bytes, recipe.find(file, folder)) for file in wanted)
+        n_bytes = sum(file.n_bytes for file in files)
+        state = choice is not None, recipe.can_get, n_bytes, recipe.source, recipe.licence
+        entries.append(CatalogueEntry(name, recipe.summary, recipe.kind, files, *state))
     return tuple(entries)
 
 
 def load(name: str, folder: Path | str | None = None) -> Dataset:
     """Load a data set from files that are already here, each verified by its digest.
 
-    Parameters
-    ----------
-    name : str
-        One of :func:`dataset_names`.
-    folder : path, optional
-        Where to look. Default: the folder in the environment variable `DBULL_DATA`, then the
-        per-user cache. Nothing is ever downloaded; that is what :func:`fetch` is for.
-
-    Raises
-    ------
-    SettingsError
-        For an unknown name.
-    DataError
-        For missing files, or a file that is not what it should be.
+    They are looked for in `folder`, or else in that of the environment variable `DBULL_DATA`, then in the
+    per-user cache. Nothing is ever downloaded; that is what :func:`fetch` is for. Raises SettingsError for an
+    unknown name, DataError for missing files or a file that is not what it should be.
     """
     recipe = _recipe(name)
     paths, checksums = _verified(name, recipe, folder)
@@ -99,21 +180,11 @@ def verify(name: str, folder: Path | str | None = None) -> dict[str, str]:
 def fetch(name: str, folder: Path | str | None = None, progress: Progress | None = None) -> list[Path]:
     """Download the files of a data set from their official source, resuming and verifying.
 
-    Parameters
-    ----------
-    name : str
-    folder : path, optional
-        Root folder to put them under. Default: `DBULL_DATA` if set, else the per-user cache.
-    progress : callable, optional
-        Called with (bytes done, bytes in all).
-
-    Returns
-    -------
-    list of Path
-        The files, verified; empty for a set that needs none.
+    They go below `folder`, or else that of `DBULL_DATA`, else the per-user cache. `progress` is called with
+    (bytes done, bytes in all). Returns the files; none for a set that needs none.
     """
     recipe = _recipe(name)
-    if _complete_choice(recipe, folder) is not None:
+    if recipe.complete(folder) is not None:
         return list(_verified(name, recipe, folder)[0].values())
     if not recipe.can_get:
         missing = [file.name for file in recipe.download]
@@ -129,26 +200,11 @@ def _recipe(name: str) -> Recipe:
     return RECIPES[name]
 
 
-def _find(file: DataFile, recipe: Recipe, folder: Path | str | None) -> Path | None:
-    return find_file(file.name, recipe.subfolder, folder)
-
-
-def _complete_choice(recipe: Recipe, folder: Path | str | None) -> tuple[DataFile, ...] | None:
-    for choice in recipe.choices:
-        if all(_find(file, recipe, folder) for file in choice):
-            return choice
-    return None
-
-
 def _verified(name: str, recipe: Recipe, folder: Path | str | None) -> tuple[dict[str, Path], dict[str, str]]:
     """Return the path and the digest of each file of the first complete choice."""
-    choice = _complete_choice(recipe, folder)
-    if choice is None:
-        missing = [file.name for file in recipe.download if not _find(file, recipe, folder)]
+    found = recipe.complete(folder)
+    if found is None:
+        missing = [file.name for file in recipe.download if recipe.find(file, folder) is None]
         raise DataError(missing_message(name, recipe.subfolder, missing, folder, recipe.can_get))
-    paths, checksums = {}, {}
-    for file in choice:
-        path = _find(file, recipe, folder)
-        assert path is not None
-        paths[file.name], checksums[file.name] = path, matching_digest(path, file)
-    return paths, checksums
+    checksums = {file.name: matching_digest(path, file) for file, path in found.items()}
+    return {file.name: path for file, path in found.items()}, checksums

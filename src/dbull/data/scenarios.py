@@ -4,7 +4,6 @@ Labels travel beside the values for scoring; no learner is given them.
 """
 
 import hashlib
-import operator
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -23,26 +22,13 @@ Record = TypeVar("Record", covariant=True)
 
 @dataclass(frozen=True, eq=False)  # arrays have no single answer to ==
 class Arrival:
-    """One data set of the stream.
+    """One data set of the stream."""
 
-    Attributes
-    ----------
-    index : int
-        Position in the stream, from 0.
-    x : (n, d) float32
-    y_true : (n,) int64
-        For scoring only.
-    task : int
-        The task of the scenario it came from; never shown to a learner.
-    classes : tuple of int
-        Classes of the task.
-    """
-
-    index: int
-    x: np.ndarray
-    y_true: np.ndarray
-    task: int
-    classes: tuple[int, ...]
+    index: int  # position in the stream, from 0
+    x: np.ndarray  # (n, d) float32
+    y_true: np.ndarray  # (n,) int64, for scoring only
+    task: int  # of the scenario; never shown to a learner
+    classes: tuple[int, ...]  # of the task
 
 
 @dataclass(frozen=True, eq=False)  # arrays have no single answer to ==
@@ -89,17 +75,12 @@ class _Lazy(Sequence[Record]):
     @overload
     def __getitem__(self, index: slice) -> list[Record]: ...
     def __getitem__(self, index: int | slice) -> Record | list[Record]:
-        if isinstance(index, slice):
-            return [self._make(i) for i in range(*index.indices(self._n_items))]
-        position = operator.index(index)
-        if not -self._n_items <= position < self._n_items:
-            raise IndexError(f"index {position} is out of range for {self._n_items} items")
-        return self._make(position % self._n_items)
+        chosen = range(self._n_items)[index]
+        return self._make(chosen) if isinstance(chosen, int) else [self._make(i) for i in chosen]
 
 
 Source = Callable[[int, Path | str | None], Dataset]  # of a seed and a folder
 Planner = Callable[[np.ndarray, int | None, np.random.Generator], rules.Plan]
-
 
 _PAIRS = ((0, 1), (2, 3), (4, 5), (6, 7), (8, 9))
 _SINGLES = tuple((label,) for label in range(10))
@@ -180,16 +161,9 @@ def scenario_names() -> tuple[str, ...]:
 
 
 def scenario(name: str, seed: int, folder: Path | str | None = None) -> Scenario:
-    """Make a scenario; the same name and seed give the same bytes.
+    """Make one of :func:`scenario_names`; the same name and seed, from 0 on, give the same bytes.
 
-    Parameters
-    ----------
-    name : str
-        One of :func:`scenario_names`.
-    seed : int
-        Not negative.
-    folder : path, optional
-        Where the data set's files are, as for :func:`dbull.data.load`.
+    `folder` is where the files of the data set are, as for :func:`dbull.data.load`.
     """
     check_known("scenario", name, _RULES)
     if seed < 0:

@@ -80,13 +80,9 @@ class Input:
         names = None if model is None else getattr(model, "feature_names_in_", None)
         reading = self.reading
         settings = ReadSettings(
-            key=reading.key,
+            **{name: getattr(reading, name) for name in ("key", "header", "array", "image_size", "grey")},
             key_optional=self.key_optional,
             chunk_rows=min(reading.arrival_rows, ARRIVAL_ROWS),
-            header=reading.header,
-            array=reading.array,
-            image_size=reading.image_size,
-            grey=reading.grey,
             max_bytes=max_bytes,
             tap=tap,
             only=only,

@@ -40,20 +40,9 @@ def read_chunks(
 ) -> Iterator[Chunk]:
     """Yield the rows of a file, a folder of images, or a stream, a chunk at a time.
 
-    Parameters
-    ----------
-    source : path or "-"
-        A .npy, .npz, .csv, .csv.gz, .parquet, .arrow or .feather file; a folder of images; or
-        "-" for CSV (also gzipped), an Arrow stream or a .npy array on standard input.
-    settings : ReadSettings, optional
-        Columns, key, rows per chunk, and what concerns single formats.
-    stream : binary stream, optional
-        Read in place of standard input.
-
-    Raises
-    ------
-    DataError
-        Naming the file, the row (from 1) and the column of what cannot be used.
+    `source` is a .npy, .npz, .csv, .csv.gz, .parquet, .arrow or .feather file; a folder of images; or "-" for
+    CSV (also gzipped), an Arrow stream or a .npy array on standard input, or on `stream` if that is given. A
+    DataError names the file, the row (from 1) and the column of what cannot be used.
     """
     settings = settings or ReadSettings()
     if str(source) == "-":

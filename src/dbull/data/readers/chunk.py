@@ -15,46 +15,21 @@ TIMES = "times are no numbers: make them some (such as seconds since a day), or 
 
 @dataclass(frozen=True)
 class ReadSettings:
-    """How to read.
+    """How to read: which columns, how many rows at a time, and what concerns single formats."""
 
-    Attributes
-    ----------
-    columns : tuple of str, optional
-        Columns to read, in this order, whatever their order in the file. Default: all but the key.
-        Columns without names are called "0", "1", ...
-    key : str, optional
-        Column that names the rows; it is returned beside the values, not among them.
-    key_optional : bool
-        Whether a file may lack the key, and is then read without.
-    chunk_rows : int
-        Rows per chunk; memory is bounded by it, not by the file.
-    header : bool, optional
-        Whether a CSV file begins with column names. Default: yes, unless its first line is all numbers.
-    array : str, optional
-        Which array of an .npz file to read; needed if it holds several and none is called "x".
-    image_size : (height, width), optional
-        Size to which images are brought. Default: as they are, all of one size.
-    grey : bool
-        Whether images are read as grey values instead of red, green and blue.
-    max_bytes : int, optional
-        Where a CSV file ends as far as this reader is concerned; it may be growing.
-    tap : function of bytes, optional
-        Given the text of a CSV file, unpacked, as it is read.
-    only : mapping, optional
-        Images of a folder to read, by their keys, each with the SHA-256 that its file must have.
-    """
-
+    # Columns to read, in this order, whatever their order in the file; else all but the key. Columns without
+    # names are called "0", "1", ...
     columns: tuple[str, ...] | None = None
-    key: str | None = None
-    key_optional: bool = False
-    chunk_rows: int = 10_000
-    header: bool | None = None
-    array: str | None = None
-    image_size: tuple[int, int] | None = None
-    grey: bool = False
-    max_bytes: int | None = None
-    tap: Callable[[bytes], object] | None = None
-    only: Mapping[str, str] | None = None
+    key: str | None = None  # column that names the rows; it is returned beside the values, not among them
+    key_optional: bool = False  # whether a file may lack the key, and is then read without
+    chunk_rows: int = 10_000  # memory is bounded by it, not by the file
+    header: bool | None = None  # whether CSV begins with names; else: unless its first line is all numbers
+    array: str | None = None  # of an .npz file; needed if it holds several and none is called "x"
+    image_size: tuple[int, int] | None = None  # (height, width) to which images are brought; else as they are
+    grey: bool = False  # whether images are read as grey values instead of red, green and blue
+    max_bytes: int | None = None  # where a CSV file ends as far as we are concerned; it may be growing
+    tap: Callable[[bytes], object] | None = None  # is given the text of a CSV file, unpacked, as it is read
+    only: Mapping[str, str] | None = None  # keys of images to read, each with the SHA-256 that it must have
 
     def __post_init__(self) -> None:
         if self.chunk_rows < 1:
@@ -69,29 +44,14 @@ class ReadSettings:
 
 @dataclass(frozen=True, eq=False)  # arrays have no single answer to ==
 class Chunk:
-    """Some rows of a file.
+    """Some rows of a file."""
 
-    Attributes
-    ----------
-    x : (n, d) float32
-    columns : tuple of str
-        Name of each column of `x`.
-    keys : (n,) array or None
-        Name of each row, if there is a key column.
-    first_row : int
-        Number of the first row in the whole, from 0.
-    sample_shape : tuple of int
-        Shape of one row before it was flattened.
-    unused : tuple of str
-        Columns of the file that were neither asked for nor the key.
-    """
-
-    x: np.ndarray
-    columns: tuple[str, ...]
-    keys: np.ndarray | None
-    first_row: int
-    sample_shape: tuple[int, ...]
-    unused: tuple[str, ...] = ()
+    x: np.ndarray  # (n, d) float32
+    columns: tuple[str, ...]  # names of the columns of `x`
+    keys: np.ndarray | None  # (n,) names of the rows, if there is a key column
+    first_row: int  # number of the first row in the whole, from 0
+    sample_shape: tuple[int, ...]  # of one row before it was flattened
+    unused: tuple[str, ...] = ()  # columns of the file that were neither asked for nor the key
 
     @property
     def names(self) -> tuple[str, ...] | None:
