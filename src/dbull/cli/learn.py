@@ -3,13 +3,17 @@
 import math
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from inspect import Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Exit, Option
 
 from dbull.cli.exits import ExitCode
-from dbull.cli.options import ArrivalRows, Assignments, Columns, ConfigFile, Data, Key, Model, Quiet
+from dbull.cli.options import Data, Key, Model, Quiet
 from dbull.cli.output import check_text, drop_output, reader_is_gone, rows_per_cluster, say, show_json, split
 from dbull.cli.progress import Teller, learning_progress
 from dbull.errors import AlreadyLearnedError, DataError, NumericalError, check_known
@@ -22,35 +26,72 @@ if TYPE_CHECKING:
 CONDITIONS = ("new-cluster",)
 SETTLE_SECONDS = 2.0
 
-Name = Annotated[str, Option("--name", help="Tag of these arrivals in the history.", show_default=False)]
-JsonLines = Annotated[bool, Option("--json", help="As JSON, a line for each arrival.")]
-StrictScale = Annotated[
-    bool,
-    Option("--strict-scale", help="Refuse columns whose scale has changed a hundredfold (other units?)."),
-]
-FailOn = Annotated[
-    str | None,
-    Option("--fail-on", help="new-cluster: end with code 6 if one was born after the first data set."),
-]
+
+@dataclass(frozen=True)
+class _Options:
+    """The options that both commands have."""
+
+    config: Annotated[Path | None, Option(help="Settings as TOML; `dbull init` writes one.")] = None
+    assignments: Annotated[
+        list[str] | None, Option("--set", metavar="KEY=VALUE", help="A setting, typed as in TOML.")
+    ] = None
+    name: Annotated[str, Option(help="Tag of these arrivals in the history.", show_default=False)] = ""
+    key: Key = None
+    columns: Annotated[str | None, Option(help="Columns to use, with commas between; else all.")] = None
+    arrival_rows: Annotated[
+        int | None, Option(help="Rows learned at once; longer files are several arrivals.  [default: 10000]")
+    ] = None
+    strict_scale: Annotated[
+        bool,
+        Option("--strict-scale", help="Refuse columns whose scale has changed a hundredfold (other units?)."),
+    ] = False
+    fail_on: Annotated[
+        str | None, Option(help="new-cluster: end with code 6 if one was born after the first data set.")
+    ] = None
+    as_json: Annotated[bool, Option("--json", help="As JSON, a line for each arrival.")] = False
+    quiet: Quiet = False
+
+    def __post_init__(self) -> None:
+        if self.fail_on is not None:
+            check_known("condition", self.fail_on, CONDITIONS)
+        check_text("--name", self.name)
+
+    def settings(self) -> dict[str, Any]:
+        """Return what is to be set, by whatever way."""
+        from dbull.cli.config import read_config
+
+        flags = {
+            "key": self.key,
+            "columns": None if self.columns is None else split(self.columns),
+            "arrival_rows": self.arrival_rows,
+            "strict_scale": self.strict_scale or None,  # what the settings say, unless the flag is given
+        }
+        return read_config(self.config, self.assignments or [], flags)
 
 
+def _with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of `_Options` behind its own; it gets them together, as `options`."""
+    own, shared = signature(command).parameters, signature(_Options).parameters
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        options = _Options(**{name: given.pop(name) for name in shared})
+        command(**given, options=options)
+
+    told = [*(parameter for name, parameter in own.items() if name != "options"), *shared.values()]
+    run.__signature__ = Signature(told)  # type: ignore[attr-defined]  # which typer reads
+    return run
+
+
+@_with_options
 def learn(
     model: Model,
     data: Data,
-    config: ConfigFile = None,
-    assignments: Assignments = None,
-    name: Name = "",
-    key: Key = None,
-    columns: Columns = None,
-    arrival_rows: ArrivalRows = None,
+    options: _Options,
     dry_run: Annotated[bool, Option("--dry-run", help="Show what would change; write nothing.")] = False,
-    strict_scale: StrictScale = False,
-    fail_on: FailOn = None,
     force: Annotated[
         bool, Option("--force", help="Learn files again that were learned before, also in part.")
     ] = False,
-    as_json: JsonLines = False,
-    quiet: Quiet = False,
 ) -> None:
     """Learn files, one arrival after the other, into MODEL, which is made if it is not there.
 
@@ -63,13 +104,10 @@ def learn(
     """
     from dbull.ingest import Learner
 
-    _check_condition(fail_on)
-    tag = check_text("--name", name)
-    settings = _settings(config, assignments, key, columns, arrival_rows, strict_scale)
-    learner = Learner(model, settings, name=tag, dry_run=dry_run, force=force)
+    learner = Learner(model, options.settings(), name=options.name, dry_run=dry_run, force=force)
     refused: list[AlreadyLearnedError] = []
-    with learning_progress(quiet) as teller:
-        shown = _Shown(teller, as_json)
+    with learning_progress(options.quiet) as teller:
+        shown = _Shown(teller, options.as_json)
         for path in data:
             try:
                 shown.show(learner.learn(path, teller.tell))
@@ -79,19 +117,15 @@ def learn(
         raise refused[0]
     for reason in refused:  # the same command again after an interruption goes on with the others
         say(f"left out: {reason}", err=True)
-    if fail_on is not None and shown.born:
+    if options.fail_on is not None and shown.born:
         raise Exit(ExitCode.CONDITION_MET)
 
 
+@_with_options
 def watch(
     model: Model,
     folder: Annotated[Path, Argument(metavar="DIR", help="Where files arrive.")],
-    config: ConfigFile = None,
-    assignments: Assignments = None,
-    name: Name = "",
-    key: Key = None,
-    columns: Columns = None,
-    arrival_rows: ArrivalRows = None,
+    options: _Options,
     interval: Annotated[float, Option(help="Seconds between looks.", min=0.01)] = 2.0,
     settle: Annotated[
         float | None,
@@ -101,11 +135,7 @@ def watch(
             min=0,
         ),
     ] = None,
-    strict_scale: StrictScale = False,
     once: Annotated[bool, Option("--once", help="Learn what is there, and stop.")] = False,
-    fail_on: FailOn = None,
-    as_json: JsonLines = False,
-    quiet: Quiet = False,
 ) -> None:
     """Learn files as they arrive in DIR, in the order of their names, each exactly once, until stopped.
 
@@ -118,18 +148,15 @@ def watch(
     """
     from dbull.ingest import Inbox, Learner
 
-    _check_condition(fail_on)
     if settle is None:
         settle = 0.0 if once else SETTLE_SECONDS
     inbox = Inbox(folder, settle)
-    tag = check_text("--name", name)
-    settings = _settings(config, assignments, key, columns, arrival_rows, strict_scale)
-    learner = Learner(model, settings, name=tag)
+    learner = Learner(model, options.settings(), name=options.name)
     bad = False
-    if not (quiet or once):
+    if not (options.quiet or once):
         say(f"watching {folder}; stop with Ctrl-C", err=True)
-    with learning_progress(quiet) as teller:
-        shown = _Shown(teller, as_json)
+    with learning_progress(options.quiet) as teller:
+        shown = _Shown(teller, options.as_json)
         while True:
             for path in inbox.arrived():
                 try:
@@ -141,37 +168,13 @@ def watch(
                     teller.clear()
                     named = "" if path.name in str(error) else f"{path}: "
                     say(f"left alone: {named}{error}", err=True)
-            if once or (shown.born and fail_on is not None):
+            if once or (shown.born and options.fail_on is not None):
                 break
             time.sleep(interval)
-    if fail_on is not None and shown.born:
+    if options.fail_on is not None and shown.born:
         raise Exit(ExitCode.CONDITION_MET)
     if bad:
         raise Exit(ExitCode.DATA_REFUSED)
-
-
-def _check_condition(fail_on: str | None) -> None:
-    if fail_on is not None:
-        check_known("condition", fail_on, CONDITIONS)
-
-
-def _settings(
-    config: Path | None,
-    assignments: list[str] | None,
-    key: str | None,
-    columns: str | None,
-    arrival_rows: int | None,
-    strict_scale: bool,
-) -> dict[str, Any]:
-    from dbull.cli.config import read_config
-
-    flags = {
-        "key": key,
-        "columns": None if columns is None else split(columns),
-        "arrival_rows": arrival_rows,
-        "strict_scale": strict_scale or None,  # what the settings say, unless the flag is given
-    }
-    return read_config(config, assignments or [], flags)
 
 
 class _Shown:
