@@ -105,7 +105,7 @@ def test_config(tmp_path):
             "two methods are called 'kmeans'",
         ),
         ("scenario = 'a'\n[[methods]]\nname='kmeans'\nlabel='a/b'", "cannot name a folder"),
-        ("scenario = ", "not TOML"),
+        ("scenario = ", "not valid TOML"),
     ],
 )
 def test_bad_config_names_file_and_fault(tmp_path, text, words):

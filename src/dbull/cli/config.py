@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dbull.errors import SettingsError, check_known
-from dbull.experiments.settings import parse_assignments, tomllib
+from dbull.experiments.settings import parse_assignments, read_toml
 from dbull.ingest import setting_names
 
 PREFIX = "DBULL_"
@@ -16,24 +16,14 @@ PREFIX = "DBULL_"
 def read_config(path: Path | None, assignments: Sequence[str], flags: Mapping[str, Any]) -> dict[str, Any]:
     """Gather what a TOML file, the environment, KEY=VALUE texts and flags ask for; the latter wins."""
     known = setting_names()
-    asked = {} if path is None else _from_file(path, known)
-    asked |= _from_environment(known)
+    stored = {} if path is None else read_toml(path)
+    for name in stored:
+        check_known(f"setting in {path}", name, known)
     given = parse_assignments(assignments)
     for name in given:
         check_known("setting", name, known)
-    return asked | given | {name: value for name, value in flags.items() if value is not None}
-
-
-def _from_file(path: Path, known: Sequence[str]) -> dict[str, Any]:
-    try:
-        table: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SettingsError(f"{path}: cannot be read ({error.strerror})") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path}: not valid TOML ({error})") from error
-    for name in table:
-        check_known(f"setting in {path}", name, known)
-    return table
+    asked = {name: value for name, value in flags.items() if value is not None}
+    return stored | _from_environment(known) | given | asked
 
 
 def _from_environment(known: Sequence[str]) -> dict[str, Any]:

@@ -73,7 +73,7 @@ def doctor(as_json: AsJson = False) -> None:
 
     Example: `dbull doctor`
     """
-    from dbull.experiments.environment import package_version
+    from dbull.store.manifest import package_version
 
     found: dict[str, Any] = {
         "dbull": metadata.version("dbull"),

@@ -4,9 +4,10 @@ import os
 import platform
 import subprocess
 import sys
-from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+from dbull.store.manifest import package_version
 
 PACKAGES = ("dbull", "numpy", "scipy", "scikit-learn", "torch", "umap-learn")
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -59,14 +60,6 @@ class PeakMemory:
             return None
         unit = 1 if sys.platform == "darwin" else 1024
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-
-
-def package_version(package: str) -> str | None:
-    """Return the version of an installed package, None if it is not there."""
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def _commit() -> str | None:

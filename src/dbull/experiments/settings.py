@@ -1,18 +1,13 @@
 """What is to be run: a scenario, methods with their parameters, seeds, and a folder for the results."""
 
 import re
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dbull.data.files import tomllib
 from dbull.errors import SettingsError, check_known
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 DEFAULT_OUT = Path("results")
 MAX_SEEDS = 10_000  # in one range; more is a slip of the finger
@@ -105,14 +100,20 @@ def parse_assignments(texts: Iterable[str]) -> dict[str, Any]:
     return parameters
 
 
-def read_config(path: Path) -> BenchSettings:
-    """Read one experiment from a TOML file; keys that mean nothing are refused with the nearest known one."""
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return what a TOML file holds."""
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        table: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise SettingsError(f"{path}: cannot be read ({error.strerror or error})") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path}: not TOML: {error}") from error
+        raise SettingsError(f"{path}: not valid TOML ({error})") from error
+    return table
+
+
+def read_config(path: Path) -> BenchSettings:
+    """Read one experiment from a TOML file; keys that mean nothing are refused with the nearest known one."""
+    table = read_toml(path)
     try:
         return _from_table(table)
     except SettingsError as error:

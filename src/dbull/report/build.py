@@ -2,7 +2,6 @@
 
 import platform
 from collections.abc import Mapping, Sequence
-from importlib import metadata
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +10,7 @@ from dbull.methods.dbull import DBULL
 from dbull.report import data
 from dbull.report.data import Cluster, CodeMap, Feature, FormerCluster, ReportData
 from dbull.report.images import as_picture, drawable_shape
+from dbull.store.manifest import package_version
 
 Floats = NDArray[np.float64]
 
@@ -32,14 +32,8 @@ def build_report(
 ) -> ReportData:
     """Return everything that a report says about a model.
 
-    Parameters
-    ----------
-    title
-        Heading of the page.
-    facts
-        What is known of the model besides what it knows itself (folder, generation).
-    written
-        When the page is made, if it shall say so.
+    `facts` is what is known of it besides what it knows itself (folder, generation); `written` is when the
+    page is made, if it shall say so.
     """
     table, events = model.clusters_, model.events_
     arrivals = data.arrivals_of(events)
@@ -195,10 +189,6 @@ def _facts(model: DBULL) -> dict[str, str]:
 
 
 def _versions() -> dict[str, str]:
-    versions = {"Python": platform.python_version()}
-    for package in ("dbull", "torch", "numpy", "scikit-learn"):
-        try:
-            versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            versions[package] = "not installed as a package"
-    return versions
+    packages = ("dbull", "torch", "numpy", "scikit-learn")
+    found = {name: package_version(name) or "not installed as a package" for name in packages}
+    return {"Python": platform.python_version(), **found}

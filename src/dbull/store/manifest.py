@@ -165,14 +165,16 @@ def read_manifest(model: Path, number: int) -> Manifest:
 @cache
 def running_versions() -> dict[str, str]:
     """Return the versions that write now."""
-    return {"dbull": _version("dbull"), "python": platform.python_version(), "torch": _version("torch")}
+    dbull, torch = (package_version(name) or "unknown" for name in ("dbull", "torch"))
+    return {"dbull": dbull, "python": platform.python_version(), "torch": torch}
 
 
-def _version(package: str) -> str:
+def package_version(package: str) -> str | None:
+    """Return the version of an installed package, None if it is not there."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
-        return "unknown"
+        return None
 
 
 def _check_format(value: object, where: str) -> int:
