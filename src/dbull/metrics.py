@@ -1,7 +1,8 @@
 """Scores: labels and cluster ids in, numbers out. Nothing here is ever shown to a learner.
 
-Cluster ids are names, not numbers: every score is unchanged when ids are renamed one to one. Each distinct id
-is a cluster, a noise id such as -1 included. All scores are larger-is-better and at most 1.
+Classes and cluster ids are whole numbers, (N,). Ids are names: every score is unchanged when they are renamed
+one to one. Each distinct id is a cluster, a noise id such as -1 included. All scores are larger-is-better and
+at most 1.
 
 What becomes of earlier tasks as a stream goes on is told by the score matrix R, with one row per phase of the
 stream and one column per task: ``R[i, j]`` is a score on held-out data of task j after phase i was learnt,
@@ -30,11 +31,6 @@ def clustering_scores(y_true: ArrayLike, ids: ArrayLike) -> dict[str, float]:
 
     ``nmi_geometric`` is I(Y; C) / sqrt(H(Y) H(C)), the one the paper prints; ``nmi_arithmetic`` divides by
     the mean of the two entropies and therefore equals ``v_measure``; tables elsewhere use either.
-
-    Parameters
-    ----------
-    y_true : (N,) true classes
-    ids : (N,) cluster ids
     """
     from sklearn import metrics
 
@@ -59,13 +55,8 @@ def top_majority_accuracy(y_true: ArrayLike, ids: ArrayLike, n_top: int | None =
 
     The closest reading of the paper's accuracy ("correctly clustered in the 10 biggest clusters / all test
     samples"). Rows in smaller clusters count as wrong. Of clusters of equal size the purer is taken
-    first, so that the value does not depend on how clusters are named.
-
-    Parameters
-    ----------
-    y_true : (N,) true classes
-    ids : (N,) cluster ids
-    n_top : how many clusters count; the number of true classes when None
+    first, so that the value does not depend on how clusters are named. ``n_top`` is the number of true
+    classes when None.
     """
     table = _table(*_pair(y_true, ids))  # (classes, clusters)
     sizes, majorities = table.sum(axis=0), table.max(axis=0)
@@ -135,17 +126,11 @@ def average_score(scores: ArrayLike) -> float:
 def forgetting_per_task(scores: ArrayLike) -> NDArray[np.float64]:
     """Best earlier score minus final score of every task; NaN for tasks met in the last phase only.
 
-    Negative where a task ended better than it ever was before.
-
-    Returns
-    -------
-    (tasks,) float64
+    (tasks,); negative where a task ended better than it ever was before.
     """
     matrix = _score_matrix(scores)
-    lost = np.full(matrix.shape[1], np.nan)
-    for task in _met_before_last(matrix):
-        lost[task] = np.nanmax(matrix[:-1, task]) - matrix[-1, task]
-    return lost
+    best = np.where(np.isnan(matrix), -np.inf, matrix)[:-1].max(axis=0, initial=-np.inf)
+    return np.where(np.isinf(best), np.nan, best - matrix[-1])
 
 
 def forgetting(scores: ArrayLike) -> float | None:
@@ -160,11 +145,9 @@ def backward_transfer(scores: ArrayLike) -> float | None:
     data helped. None when there is no earlier phase.
     """
     matrix = _score_matrix(scores)
-    gained = np.full(matrix.shape[1], np.nan)
-    for task in _met_before_last(matrix):
-        column = matrix[:, task]
-        gained[task] = matrix[-1, task] - column[~np.isnan(column)][0]
-    return _mean_or_none(gained)
+    first = (~np.isnan(matrix)).argmax(axis=0)  # the phase in which each task was met
+    gained = matrix[-1] - matrix[first, range(matrix.shape[1])]
+    return _mean_or_none(gained[first < len(matrix) - 1])
 
 
 def id_stability(before: ArrayLike, after: ArrayLike) -> float:
@@ -172,10 +155,6 @@ def id_stability(before: ArrayLike, after: ArrayLike) -> float:
 
     Where clusters were merged, ``before`` should first be translated to present ids by the method's own
     lineage (its ``resolve``), so that an announced merge is no break while a silent renumbering is one.
-
-    Parameters
-    ----------
-    before, after : (N,) ids of the same rows
     """
     first, second = np.asarray(before), np.asarray(after)
     if first.shape != second.shape or first.ndim != 1:
@@ -209,10 +188,6 @@ def _table(y_true: NDArray[np.int64], ids: NDArray[np.int64]) -> NDArray[np.int6
 
     table: NDArray[np.int64] = contingency_matrix(y_true, ids).astype(np.int64)
     return table
-
-
-def _met_before_last(matrix: NDArray[np.float64]) -> NDArray[np.int64]:
-    return np.flatnonzero(~np.isnan(matrix[:-1]).all(axis=0))
 
 
 def _mean_or_none(values: NDArray[np.float64]) -> float | None:

@@ -33,12 +33,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Yield an empty file; when all is written and on disk, it takes the place of what is at `path`.
 
     The temporary name beside it cannot be guessed, so nobody can lay a link there. A link at `path` is
-    replaced itself; what it leads to stays as it is. If anything fails, nothing is left behind.
-
-    Raises
-    ------
-    SettingsError, OutputError
-        if the place is a wrong one, or the disk refuses
+    replaced itself; what it leads to stays as it is. If anything fails, nothing is left behind: SettingsError
+    tells of a wrong place, OutputError of the disk.
     """
     target = Path(path)
     check_place(target)

@@ -68,13 +68,7 @@ def unpack_state(
     where: str,
     device: str = "cpu",
 ) -> LearnerState:
-    """Return the learner that `pack_state` was given.
-
-    Raises
-    ------
-    ModelFileError
-        if anything is missing, of the wrong kind, or contradicts the rest
-    """
+    """Return the learner that `pack_state` was given; ModelFileError if anything contradicts the rest."""
     with refusing_damage(where):
         values = check_fields(document, where, _DOCUMENT)
         mixture, parts, dims = tensors["mixture"], values["components"], values["networks"]["latent_dim"]

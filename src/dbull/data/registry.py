@@ -7,18 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from dbull.data import image_sets, kddcup99, synthetic, text_sets
+from dbull.data import files, image_sets, kddcup99, synthetic, text_sets
 from dbull.data.dataset import Dataset, Samples
 from dbull.data.download import Progress, download_files
-from dbull.data.files import (
-    CATALOGUE,
-    DataFile,
-    files_of,
-    find_file,
-    matching_digest,
-    missing_message,
-    write_root,
-)
+from dbull.data.files import DataFile
 from dbull.errors import DataError, check_known
 
 Reader = Callable[[Mapping[str, Path]], Samples]
@@ -43,7 +35,7 @@ class Recipe:
     @property
     def download(self) -> tuple[DataFile, ...]:
         """The files to download, or to ask for where none can be downloaded."""
-        with_addresses = [files for files in self.choices if files and all(f.urls for f in files)]
+        with_addresses = [choice for choice in self.choices if choice and all(file.urls for file in choice)]
         return (with_addresses or self.choices)[0]
 
     @property
@@ -53,13 +45,13 @@ class Recipe:
 
     def find(self, file: DataFile, folder: Path | str | None) -> Path | None:
         """Return where a file of the set is, None if it is not here."""
-        return find_file(file.name, self.subfolder, folder)
+        return files.find_file(file.name, self.subfolder, folder)
 
     def complete(self, folder: Path | str | None) -> dict[DataFile, Path] | None:
         """Return the places of the files of the first choice that is here as a whole, None if none is."""
-        for files in self.choices:
-            places = {file: path for file in files if (path := self.find(file, folder)) is not None}
-            if len(places) == len(files):
+        for choice in self.choices:
+            places = {file: path for file in choice if (path := self.find(file, folder)) is not None}
+            if len(places) == len(choice):
                 return places
         return None
 
@@ -102,12 +94,12 @@ RECIPES: dict[str, Recipe] = {
         told["summary"],
         told["kind"],
         told.get("subfolder", name),
-        tuple(map(files_of, told.get("choices", [name]))) or ((),),
+        tuple(map(files.files_of, told.get("choices", [name]))) or ((),),
         _READERS[name],
         told["source"],
         told["licence"],
     )
-    for name, told in CATALOGUE["sets"].items()
+    for name, told in files.CATALOGUE["sets"].items()
 }
 
 
@@ -146,10 +138,10 @@ def catalogue(folder: Path | None = None) -> tuple[CatalogueEntry, ...]:
     for name, recipe in RECIPES.items():
         choice = recipe.complete(folder)
         wanted = recipe.download if choice is None else choice
-        files = tuple(FileStatus(file.name, file.n_bytes, recipe.find(file, folder)) for file in wanted)
-        n_bytes = sum(file.n_bytes for file in files)
+        shown = tuple(FileStatus(file.name, file.n_bytes, recipe.find(file, folder)) for file in wanted)
+        n_bytes = sum(file.n_bytes for file in shown)
         state = choice is not None, recipe.can_get, n_bytes, recipe.source, recipe.licence
-        entries.append(CatalogueEntry(name, recipe.summary, recipe.kind, files, *state))
+        entries.append(CatalogueEntry(name, recipe.summary, recipe.kind, shown, *state))
     return tuple(entries)
 
 
@@ -189,10 +181,10 @@ def fetch(name: str, folder: Path | str | None = None, progress: Progress | None
     if not recipe.can_get:
         missing = [file.name for file in recipe.download]
         raise DataError(
-            missing_message(name, recipe.subfolder, missing, folder, can_get=False)
+            files.missing_message(name, recipe.subfolder, missing, folder, can_get=False)
             + f". It cannot be downloaded: {recipe.summary}; source: {recipe.source}"
         )
-    return download_files(recipe.download, write_root(folder) / recipe.subfolder, progress)
+    return download_files(recipe.download, files.write_root(folder) / recipe.subfolder, progress)
 
 
 def _recipe(name: str) -> Recipe:
@@ -205,6 +197,6 @@ def _verified(name: str, recipe: Recipe, folder: Path | str | None) -> tuple[dic
     found = recipe.complete(folder)
     if found is None:
         missing = [file.name for file in recipe.download if recipe.find(file, folder) is None]
-        raise DataError(missing_message(name, recipe.subfolder, missing, folder, recipe.can_get))
-    checksums = {file.name: matching_digest(path, file) for file, path in found.items()}
+        raise DataError(files.missing_message(name, recipe.subfolder, missing, folder, recipe.can_get))
+    checksums = {file.name: files.matching_digest(path, file) for file, path in found.items()}
     return {file.name: path for file, path in found.items()}, checksums

@@ -75,10 +75,8 @@ def bench(
 ) -> Iterator[StepDone | RunDone]:
     """Run every method with every seed; each scenario is made once per seed and shown to all methods.
 
-    Parameters
-    ----------
-    pictures : draw what was learned, of every method that has what pictures are made from
-    watch : told how learning goes, by every method that declares ``watched_as``
+    With `pictures` what was learned is drawn, of every method that has what pictures are made from; `watch`
+    is told how learning goes, by every method that declares ``watched_as``.
     """
     # Wrong names are refused before any work is done.
     check_known("scenario", settings.scenario, scenario_names())

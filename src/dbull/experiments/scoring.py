@@ -49,14 +49,9 @@ class Scorer:
     ) -> dict[str, Any]:
         """Score one arrival.
 
-        Parameters
-        ----------
-        arrival : position in the stream
-        ids_before : ids of the arrival's rows before it was learnt; None for the first arrival
-        ids_held_out : ids, after learning, of :meth:`held_out_rows`
-        ids_resolved : ids of the held-out rows of the previous arrival's tasks as they were before this one
-            was learnt, in present names; None for the first arrival
-        n_clusters : clusters the method says it has; None if it does not say
+        `ids_before` are those of its rows before it was learnt, `ids_held_out` those of :meth:`held_out_rows`
+        after. `ids_resolved` are those of the held-out rows of the previous arrival's tasks as they were
+        before this one was learnt, in present names. What is not known is None.
         """
         parts, own_labels = self._seen(arrival), self._arrival_labels[arrival]
         labels = np.concatenate([part.y_true for part in parts])

@@ -17,14 +17,8 @@ _PART_OF_LIST = re.compile(r"\[\d+\]\Z")
 class Inbox:
     """Tells which files of a folder are new, or are not as they were when they were told last.
 
-    Names that begin with a dot, and unknown kinds of files, are left alone.
-
-    Parameters
-    ----------
-    folder
-        Where files arrive.
-    settle
-        Seconds that a file must have been left alone before it is told.
+    Names that begin with a dot, and unknown kinds of files, are left alone. `settle` is how many seconds a
+    file must have been left alone before it is told.
     """
 
     def __init__(self, folder: Path, settle: float = 0.0):

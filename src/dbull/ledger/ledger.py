@@ -201,12 +201,8 @@ class Ledger:
     ) -> Ledger:
         """Read what `to_json` gave; `earlier` are the events that it left out, or the latest of them.
 
-        Or a function that returns them, called when they are asked for.
-
-        Raises
-        ------
-        ModelFileError
-            if a field is unknown, missing, of the wrong type, or contradicts another; the message names it
+        Or a function that returns them, called when they are asked for. A ModelFileError names the field that
+        is unknown, missing, of the wrong type, or contradicts another.
         """
         fields = check_fields(document, where, _DOCUMENT)
         ledger = cls()

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from dbull.documents import Reader, check_fields, fail, list_of, one_of, or_none, plain, text, whole
+from dbull import documents
+from dbull.documents import Reader, check_fields, fail, list_of, mapping, one_of, or_none, text, whole
 from dbull.errors import ModelFileError, SettingsError
 
 KINDS = ("arrival", "birth", "growth", "merge", "rename", "retirement", "scale")
@@ -106,26 +107,21 @@ class EarlierEvents:
         return self._events
 
 
-def _share(value: object, where: str) -> float:
-    if not isinstance(value, float) or not 0.0 <= value <= 1.0:
-        fail(where, f"expected a number from 0.0 to 1.0, got {value!r:.50}")
-    return value
-
-
 def _ids(value: object, where: str) -> tuple[int, ...]:
     return tuple(list_of(whole)(value, where))
 
 
 def _evidence(value: object, where: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        fail(where, f"expected an object, got {value!r:.50}")
     try:
-        read: dict[str, Any] = plain(value, where)
+        read: dict[str, Any] = documents.plain(mapping(value, where), where)
     except SettingsError as error:
         raise ModelFileError(str(error)) from error
     return read
 
 
+_share = documents.value_that(
+    lambda value: isinstance(value, float) and 0 <= value <= 1, "a number from 0.0 to 1.0"
+)
 _RECORD: dict[str, Reader] = {
     "id": whole,
     "name": or_none(text),

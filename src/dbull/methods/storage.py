@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dbull.codec.learner import pack_state, unpack_state
 from dbull.codec.networks import Tensors, refusing_damage
-from dbull.documents import Reader, check_fields, fail, list_of, number, or_none, text
+from dbull.documents import Reader, check_fields, fail, list_of, mapping, number, or_none, text
 from dbull.errors import ModelFileError, SettingsError
 from dbull.ledger import Event, Ledger
 from dbull.lifelong.state import LearnerState
@@ -40,12 +40,6 @@ STORED = {
     "vae-dp": ("competitors.vae_dp", "VAEDP"),
 }
 Model = TypeVar("Model", bound="Stored")
-
-
-def _object(value: object, where: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        fail(where, f"expected an object, got {value!r:.50}")
-    return value
 
 
 @dataclass(frozen=True)
@@ -139,7 +133,7 @@ class StoredLearner(Stored):
     _documents = ("learner", "clusters", "columns")
     _settings_read: ClassVar[dict[str, Reader]] = {
         **Stored._settings_read,
-        "reading": _object,
+        "reading": mapping,
         "elbo": or_none(number),
     }
 

@@ -36,36 +36,20 @@ def with_bytes(record: object) -> object:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Tensors, documents and facts of one generation.
+    """Tensors, documents and facts of one generation."""
 
-    Parameters
-    ----------
-    tensors
-        Named groups of named tensors; group ``networks`` becomes ``networks.safetensors``.
-    documents
-        Named JSON values; ``clusters`` becomes ``clusters.json``.
-    events
-        JSON objects, one for each thing that happened since the parent generation.
-    settings, data_schema, encoder_fingerprint
-        What the manifest tells about how the model learns, which data it takes, and which encoder it has.
-    learned_inputs
-        Inputs learned since the parent generation. `ModelFolder.commit` refuses the same content twice.
-    ids_given
-        How many cluster ids have been given. Never falls along the generations, also not by a rollback.
-    note, time
-        What the history shows; the store reads no clock, so the same run writes the same bytes.
-    """
-
+    # Group `networks` becomes networks.safetensors, document `clusters` becomes clusters.json.
     tensors: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)
     documents: Mapping[str, Any] = field(default_factory=dict)
-    events: Sequence[Mapping[str, Any]] = ()
+    events: Sequence[Mapping[str, Any]] = ()  # one for each thing that happened since the parent generation
+    # What the manifest tells about how the model learns, which data it takes, and which encoder it has.
     settings: Mapping[str, Any] = field(default_factory=dict)
     data_schema: Mapping[str, Any] = field(default_factory=dict)
     encoder_fingerprint: str | None = None
-    learned_inputs: Sequence[LearnedInput] = ()
-    ids_given: int = 0
-    note: str = ""
-    time: str | None = None
+    learned_inputs: Sequence[LearnedInput] = ()  # since the parent; the same content twice is refused
+    ids_given: int = 0  # so far; never falls along the generations, also not by a rollback
+    note: str = ""  # this and the time are what the history shows;
+    time: str | None = None  # the store reads no clock, so the same run writes the same bytes
 
     def __post_init__(self) -> None:
         for name in (*self.tensors, *self.documents):

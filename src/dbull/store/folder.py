@@ -121,24 +121,16 @@ class ModelFolder:
 
         When this returns, the generation is on disk. When it raises, the model is as it was, with two
         exceptions: after an interrupt, or if the disk fails to confirm the last step (the message says so),
-        the generation may be there, whole.
-
-        Parameters
-        ----------
-        parent
-            The generation that the checkpoint goes on from. With its manifest, as loaded or returned by the
-            commit before, another model under the same name is noticed; with its number it is not.
-        again
-            Accept inputs that the model has learned before.
-        keep
-            How many generations to keep, this one included; see `prune`.
+        the generation may be there, whole. With the manifest of its parent, as loaded or returned by the
+        commit before, another model under the same name is noticed; with its number it is not. `keep` is how
+        many generations to keep, this one included; see `prune`.
 
         Raises
         ------
         ConflictError
             if the model has gone on from `parent` already, or is another one by now
         AlreadyLearnedError
-            if one of the learned inputs was learned before
+            if one of the learned inputs was learned before, unless `again`
         ModelWriteError
             if the file system refuses
         """
@@ -207,11 +199,8 @@ class ModelFolder:
         generation of its own that has all files of its parent and is the newest of those kept; where no more
         than `keep` are left, only what an earlier pruning has left undone is removed.
 
-        Parameters
-        ----------
-        leftovers
-            Also remove what unfinished writers left of whom it cannot be known here whether they still run:
-            those of other machines and containers. Only if none of them writes at the moment.
+        With `leftovers` also what unfinished writers left of whom it cannot be known here whether they still
+        run: those of other machines and containers. Only if none of them writes at the moment.
         """
         _check_keep(keep)
         newest = self.verify()
