@@ -8,15 +8,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from dbull.data.readers.chunk import (
-    TIMES,
-    Chunk,
-    ReadSettings,
-    Selection,
-    check_width,
-    make_chunk,
-    select_columns,
-)
+from dbull.data.readers.chunk import TIMES, Chunk, ReadSettings, Selection, check_width, select_columns
 from dbull.data.readers.extras import need_pyarrow
 from dbull.errors import DataError
 
@@ -33,7 +25,7 @@ def read_parquet(path: Path, settings: ReadSettings) -> Iterator[Chunk]:
         batches = file.iter_batches(
             batch_size=settings.rows_at_once(len(wanted)), columns=wanted, use_threads=False
         )
-        yield from _chunks(batches, settings, selection, str(path))
+        yield from _chunks(batches, settings, selection)
 
 
 def read_arrow(path: Path, settings: ReadSettings) -> Iterator[Chunk]:
@@ -50,14 +42,13 @@ def read_arrow(path: Path, settings: ReadSettings) -> Iterator[Chunk]:
     ):
         selection = select_columns(reader.schema.names, settings, str(path))
         batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
-        yield from _chunks(batches, settings, selection, str(path))
+        yield from _chunks(batches, settings, selection)
 
 
 def read_arrow_stream(stream: IO[bytes], settings: ReadSettings, where: str) -> Iterator[Chunk]:
     """Yield the rows of an Arrow IPC stream."""
     with _reading(where, "Arrow stream") as pyarrow, pyarrow.ipc.open_stream(stream) as reader:
-        selection = select_columns(reader.schema.names, settings, where)
-        yield from _chunks(reader, settings, selection, where)
+        yield from _chunks(reader, settings, select_columns(reader.schema.names, settings, where))
 
 
 def schema_names(path: Path) -> tuple[str, ...] | None:
@@ -89,35 +80,30 @@ def _is_file_format(stream: IO[bytes]) -> bool:
     return begins == FILE_MAGIC
 
 
-def _chunks(
-    batches: Iterable[Any], settings: ReadSettings, selection: Selection, where: str
-) -> Iterator[Chunk]:
+def _chunks(batches: Iterable[Any], settings: ReadSettings, selection: Selection) -> Iterator[Chunk]:
     first_row = 0
     for batch in batches:
         for start in range(0, batch.num_rows, settings.chunk_rows):
-            part = batch.slice(start, settings.chunk_rows)
-            yield _chunk(part, first_row + start, settings, selection, where)
+            yield _chunk(batch.slice(start, settings.chunk_rows), first_row + start, settings.key, selection)
         first_row += batch.num_rows
     if first_row == 0:
-        raise DataError(f"{where}: there are columns but no rows")
+        raise DataError(f"{selection.where}: there are columns but no rows")
 
 
-def _chunk(batch: Any, first_row: int, settings: ReadSettings, selection: Selection, where: str) -> Chunk:
+def _chunk(batch: Any, first_row: int, key: str | None, selection: Selection) -> Chunk:
+    where = selection.where
     parts, names = [], []
     for name in selection.names:
         values, value_names = _numbers(batch.column(name), name, first_row, where)
         parts.append(values)
         names += value_names
     keys = None
-    if settings.key is not None and selection.key_position is not None:
-        column = batch.column(settings.key)
+    if key is not None and selection.key_position is not None:
+        column = batch.column(key)
         if need_pyarrow(where).types.is_nested(column.type):
-            raise DataError(
-                f"{where}: column '{settings.key}': a key must be a text or a number, got {column.type}"
-            )
+            raise DataError(f"{where}: column '{key}': a key must be a text or a number, got {column.type}")
         keys = np.array(column.to_pylist())
-    expanded = replace(selection, names=tuple(names))
-    return make_chunk(np.concatenate(parts, axis=1), keys, first_row, expanded, where)
+    return replace(selection, names=tuple(names)).chunk(np.concatenate(parts, axis=1), keys, first_row)
 
 
 def _numbers(column: Any, name: str, first_row: int, where: str) -> tuple[np.ndarray, list[str]]:

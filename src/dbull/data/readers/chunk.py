@@ -62,12 +62,33 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Selection:
-    """Positions of the chosen columns and of the key in a file, with their names."""
+    """The chosen columns of a file, and how rows of them become chunks."""
 
+    where: str  # the file, as errors name it
+    n_columns: int  # of the file
     positions: tuple[int, ...]
     names: tuple[str, ...]
-    key_position: int | None
-    unused: tuple[str, ...]
+    key_position: int | None = None
+    unused: tuple[str, ...] = ()
+
+    def chunk(
+        self, x: np.ndarray, keys: np.ndarray | None, first_row: int, shape: tuple[int, ...] | None = None
+    ) -> Chunk:
+        """Return a chunk of finite float32 values, or name the first other by row (from 1) and column."""
+        with np.errstate(over="ignore"):  # what does not fit into float32 becomes infinite and is refused
+            values = np.ascontiguousarray(x, dtype=np.float32)
+        finite = np.isfinite(values)
+        if not finite.all():
+            row, column = np.argwhere(~finite)[0]
+            is_nan = np.isnan(values[row, column])
+            kind = "missing or not a number" if is_nan else "infinite or too large for float32"
+            n_bad = int((~finite.all(axis=1)).sum())
+            raise DataError(
+                f"{self.where}: row {first_row + row + 1}, column '{self.names[column]}': the value is "
+                f"{kind} ({n_bad} of the {len(values)} rows read here have such values); fill or drop these "
+                "rows first"
+            )
+        return Chunk(values, self.names, keys, first_row, shape or (values.shape[1],), self.unused)
 
 
 def check_width(n_columns: int, where: str) -> None:
@@ -103,38 +124,10 @@ def select_columns(names: Sequence[str], settings: ReadSettings, where: str) -> 
     if not wanted:
         raise DataError(f"{where}: no columns are left to read besides the key")
     return Selection(
+        where,
+        len(names),
         positions=tuple(position[name] for name in wanted),
         names=tuple(wanted),
         key_position=position[key] if key is not None else None,
         unused=tuple(name for name in names if name not in asked),
-    )
-
-
-def make_chunk(
-    x: np.ndarray,
-    keys: np.ndarray | None,
-    first_row: int,
-    selection: Selection,
-    where: str,
-    sample_shape: tuple[int, ...] | None = None,
-) -> Chunk:
-    """Return a chunk of finite float32 values, or say which value is not."""
-    with np.errstate(over="ignore"):  # what does not fit into float32 becomes infinite and is refused below
-        values = np.ascontiguousarray(x, dtype=np.float32)
-    check_finite(values, first_row, selection.names, where)
-    shape = sample_shape if sample_shape is not None else (values.shape[1],)
-    return Chunk(values, selection.names, keys, first_row, shape, selection.unused)
-
-
-def check_finite(x: np.ndarray, first_row: int, names: Sequence[str], where: str) -> None:
-    """Refuse NaN and infinite values, naming the first by row (from 1) and column."""
-    finite = np.isfinite(x)
-    if finite.all():
-        return
-    row, column = np.argwhere(~finite)[0]
-    kind = "missing or not a number" if np.isnan(x[row, column]) else "infinite or too large for float32"
-    n_bad = int((~finite.all(axis=1)).sum())
-    raise DataError(
-        f"{where}: row {first_row + row + 1}, column '{names[column]}': the value is {kind} "
-        f"({n_bad} of the {len(x)} rows read here have such values); fill or drop these rows first"
     )

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, TextIO
 
 import numpy as np
 
-from dbull.data.readers.chunk import Chunk, ReadSettings, Selection, make_chunk, select_columns
+from dbull.data.readers.chunk import Chunk, ReadSettings, Selection, select_columns
 from dbull.data.readers.extras import optional_pyarrow
 from dbull.errors import DataError
 
@@ -89,14 +89,14 @@ def _chunks(text: TextIO, settings: ReadSettings, where: str) -> Iterator[Chunk]
     if not has_header:
         lines = chain([first_line], lines)
     first_row = 0
-    while block := _block(lines, settings.rows_at_once(len(names))):
+    while block := _block(lines, settings.rows_at_once(selection.n_columns)):
         if any('"' in line for line in block):
             # Quotes may hide commas and line ends: the rest of the file goes through the csv module.
-            yield from _quoted_chunks(chain(block, lines), len(names), settings, selection, first_row, where)
+            yield from _quoted_chunks(chain(block, lines), settings, selection, first_row)
             return
         block = [line for line in block if line.strip()]
         if block:
-            yield _plain_chunk(block, len(names), selection, first_row, where)
+            yield _plain_chunk(block, selection, first_row)
         first_row += len(block)
     if first_row == 0:
         raise DataError(f"{where}: there is a header but no rows")
@@ -146,27 +146,28 @@ def _refuse_long(where: str) -> None:
     )
 
 
-def _plain_chunk(lines: list[str], n_columns: int, selection: Selection, first_row: int, where: str) -> Chunk:
+def _plain_chunk(lines: list[str], selection: Selection, first_row: int) -> Chunk:
     for number, line in enumerate(lines):
-        if line.count(",") != n_columns - 1:
-            _refuse_ragged(line.count(",") + 1, n_columns, first_row + number, where)
+        if line.count(",") != selection.n_columns - 1:
+            _refuse_ragged(line.count(",") + 1, selection, first_row + number)
     keys = None
     if (position := selection.key_position) is not None:
         keys = np.array([line.split(",", position + 1)[position].strip() for line in lines])
     try:
-        x = _parse(lines, n_columns, selection)
+        x = _parse(lines, selection)
     except ValueError as error:
-        _locate_text([line.split(",") for line in lines], selection, first_row, where)
-        raise DataError(f"{where}: rows {first_row + 1} to {first_row + len(lines)}: {error}") from error
-    return make_chunk(x, keys, first_row, selection, where)
+        _locate_text([line.split(",") for line in lines], selection, first_row)
+        last_row = first_row + len(lines)
+        raise DataError(f"{selection.where}: rows {first_row + 1} to {last_row}: {error}") from error
+    return selection.chunk(x, keys, first_row)
 
 
-def _parse(lines: list[str], n_columns: int, selection: Selection) -> np.ndarray:
+def _parse(lines: list[str], selection: Selection) -> np.ndarray:
     """Return the chosen columns, (n, d); raise ValueError if any is not a number."""
     pyarrow = optional_pyarrow()
     if pyarrow is None:  # numpy's parser is several times slower but always there
         return np.loadtxt(lines, delimiter=",", usecols=selection.positions, comments=None, ndmin=2)
-    all_names = [str(position) for position in range(n_columns)]
+    all_names = [str(position) for position in range(selection.n_columns)]
     wanted = [str(position) for position in selection.positions]
     text = "".join(lines).encode()
     table = pyarrow.csv.read_csv(
@@ -185,29 +186,28 @@ def _parse(lines: list[str], n_columns: int, selection: Selection) -> np.ndarray
 
 
 def _quoted_chunks(
-    lines: Iterator[str], n_columns: int, settings: ReadSettings, selection: Selection, start: int, where: str
+    lines: Iterator[str], settings: ReadSettings, selection: Selection, start: int
 ) -> Iterator[Chunk]:
-    reader = _quoted_rows(lines, where)
-    while rows := list(islice(reader, settings.rows_at_once(n_columns))):
+    reader, position = _quoted_rows(lines, selection.where), selection.key_position
+    while rows := list(islice(reader, settings.rows_at_once(selection.n_columns))):
         for number, row in enumerate(rows):
-            if len(row) != n_columns:
-                _refuse_ragged(len(row), n_columns, start + number, where)
-        position = selection.key_position
+            if len(row) != selection.n_columns:
+                _refuse_ragged(len(row), selection, start + number)
         keys = None if position is None else np.array([row[position].strip() for row in rows])
         try:
             x = np.array([[row[i] for i in selection.positions] for row in rows]).astype(np.float64)
         except ValueError:
-            _locate_text(rows, selection, start, where)
+            _locate_text(rows, selection, start)
             raise
-        yield make_chunk(x, keys, start, selection, where)
+        yield selection.chunk(x, keys, start)
         start += len(rows)
 
 
-def _refuse_ragged(found: int, expected: int, row: int, where: str) -> None:
-    raise DataError(f"{where}: row {row + 1} has {found} columns, expected {expected}")
+def _refuse_ragged(found: int, selection: Selection, row: int) -> None:
+    raise DataError(f"{selection.where}: row {row + 1} has {found} columns, expected {selection.n_columns}")
 
 
-def _locate_text(rows: list[list[str]], selection: Selection, first_row: int, where: str) -> None:
+def _locate_text(rows: list[list[str]], selection: Selection, first_row: int) -> None:
     """Raise for the first cell that is not a number."""
     for number, row in enumerate(rows):
         for position, name in zip(selection.positions, selection.names, strict=True):
@@ -217,7 +217,7 @@ def _locate_text(rows: list[list[str]], selection: Selection, first_row: int, wh
                 if ";" in cell or "\t" in cell:
                     what += " (cells are separated by commas, not by semicolons or tabs)"
                 raise DataError(
-                    f"{where}: row {first_row + number + 1}, column '{name}': {what}; "
+                    f"{selection.where}: row {first_row + number + 1}, column '{name}': {what}; "
                     "leave the column out, make it the key, or mend the file"
                 )
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dbull.data.readers.chunk import Chunk, ReadSettings, Selection, check_width, make_chunk
+from dbull.data.readers.chunk import Chunk, ReadSettings, Selection, check_width
 from dbull.data.readers.extras import need_pillow
 from dbull.errors import DataError
 
@@ -41,7 +41,8 @@ def read_images(folder: Path, settings: ReadSettings) -> Iterator[Chunk]:
         if shape is None:
             shape = image.shape
             n_values = image.size
-            selection = Selection(tuple(range(n_values)), tuple(map(str, range(n_values))), None, ())
+            names = tuple(map(str, range(n_values)))
+            selection = Selection(str(folder), n_values, tuple(range(n_values)), names)
             step = settings.rows_at_once(n_values)
         if image.shape != shape:
             raise DataError(
@@ -50,11 +51,11 @@ def read_images(folder: Path, settings: ReadSettings) -> Iterator[Chunk]:
         rows.append(image.ravel())
         keys.append(key)
         if len(rows) == step:
-            yield make_chunk(np.stack(rows), np.array(keys), start, selection, str(folder), shape)
+            yield selection.chunk(np.stack(rows), np.array(keys), start, shape)
             start += len(rows)
             rows, keys = [], []
     if rows:
-        yield make_chunk(np.stack(rows), np.array(keys), start, selection, str(folder), shape)
+        yield selection.chunk(np.stack(rows), np.array(keys), start, shape)
 
 
 def image_files(folder: Path) -> dict[str, Path]:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.lib import format as npy_format
 
 from dbull.data.archives import DAMAGED_NPZ
-from dbull.data.readers.chunk import TIMES, Chunk, ReadSettings, check_width, make_chunk, select_columns
+from dbull.data.readers.chunk import TIMES, Chunk, ReadSettings, check_width, select_columns
 from dbull.errors import DataError
 
 _BLOCK = 1 << 24  # no more is reserved at once than this, whatever a damaged header asks for
@@ -102,7 +102,6 @@ class _Layout:
                 f"{where}: expected numbers, got {dtype}; save an array of numbers, such as x.astype(float)"
             )
         self.n_rows = shape[0]
-        self.where = where
         self._named = dtype.names is not None
         if not self._named:
             _check_kind(dtype, where)
@@ -128,7 +127,7 @@ class _Layout:
             as_they_are = selection.positions == tuple(range(self.n_columns))
             x = flat if as_they_are else flat[:, selection.positions]
             keys = None if key_position is None else np.array(flat[:, key_position])
-        return make_chunk(x, keys, first_row, selection, self.where, self._sample_shape)
+        return selection.chunk(x, keys, first_row, self._sample_shape)
 
 
 def _check_kind(dtype: np.dtype[Any], where: str) -> None:
