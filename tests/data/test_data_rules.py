@@ -10,12 +10,12 @@ from dbull.errors import DataError
 
 GROUPS = ((0, 1), (2,))
 RULES = {
-    "batch": lambda y, n, r: rules.batch(y, r),
+    "batch": lambda y, n, r: rules.batch(y, n, r),
     "tasks": lambda y, n, r: rules.tasks(y, n, r, GROUPS, 7),
     "recurring": lambda y, n, r: rules.recurring(y, n, r, GROUPS, rounds=2),
     "mixed": lambda y, n, r: rules.mixed(y, n, r, 3, 4),
     "imbalanced": lambda y, n, r: rules.imbalanced(y, n, r, 7, 0.1),
-    "in_order": lambda y, n, r: rules.in_order(y, r, 7, 3),
+    "in_order": lambda y, n, r: rules.in_order(y, n, r, 7, 3),
 }
 
 
@@ -54,7 +54,7 @@ def random():
 
 
 def test_batch_learns_from_80_percent_in_random_order():
-    plan = rules.batch(Y, random())
+    plan = rules.batch(Y, None, random())
     ((task, rows),) = plan.arrivals
     assert (task, len(rows), len(plan.held_out[0])) == (0, 160, 40)
     assert sorted([*rows, *plan.held_out[0]]) == list(range(200))
@@ -97,7 +97,7 @@ def test_imbalance_falls_geometrically_and_its_order_depends_on_the_seed():
 
 
 def test_in_order_keeps_the_order_and_holds_out_a_tenth_of_each_stretch():
-    plan = rules.in_order(Y, random(), arrival_size=15, n_tasks=4)
+    plan = rules.in_order(Y, None, random(), arrival_size=15, n_tasks=4)
     rows = np.concatenate([rows for _, rows in plan.arrivals])
     assert rows.tolist() == sorted(rows)
     assert [len(rows) for rows in plan.held_out] == [5] * 4

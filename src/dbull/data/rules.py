@@ -1,4 +1,7 @@
-"""Rules that cut a labelled data set into a stream: from labels and a random generator to row numbers."""
+"""Rules that cut a labelled data set into a stream: from labels and a random generator to row numbers.
+
+All take the labels of the rows, the size of the official training part if there is one, and a generator.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,7 +32,7 @@ def split_rows(n_rows: int, n_train: int | None, random: Generator) -> tuple[np.
     return np.sort(rows[n_held_out:]), np.sort(rows[:n_held_out])
 
 
-def batch(y_true: np.ndarray, random: Generator) -> Plan:
+def batch(y_true: np.ndarray, _n_train: int | None, random: Generator) -> Plan:
     """One arrival of a random 80 % of all rows; the other 20 % are held out. The paper's batch setting."""
     learn, held_out = split_rows(len(y_true), None, random)
     return Plan(((0, random.permutation(learn)),), (held_out,), (_classes(y_true),))
@@ -103,7 +106,9 @@ def imbalanced(
     return Plan(arrivals, (held_out,), (_classes(y_true),))
 
 
-def in_order(y_true: np.ndarray, random: Generator, arrival_size: int, n_tasks: int) -> Plan:
+def in_order(
+    y_true: np.ndarray, _n_train: int | None, random: Generator, arrival_size: int, n_tasks: int
+) -> Plan:
     """Rows in their own order. A task is a stretch of the stream; a random tenth of it is held out."""
     arrivals: list[tuple[int, np.ndarray]] = []
     held_out, classes = [], []

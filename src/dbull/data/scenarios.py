@@ -7,6 +7,7 @@ import hashlib
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar, overload
 
@@ -79,15 +80,11 @@ class _Lazy(Sequence[Record]):
         return self._make(chosen) if isinstance(chosen, int) else [self._make(i) for i in chosen]
 
 
-Source = Callable[[int, Path | str | None], Dataset]  # of a seed and a folder
+Source = str | Callable[[int, Path | str | None], Dataset]  # a name, or a function of a seed and a folder
 Planner = Callable[[np.ndarray, int | None, np.random.Generator], rules.Plan]
 
 _PAIRS = ((0, 1), (2, 3), (4, 5), (6, 7), (8, 9))
 _SINGLES = tuple((label,) for label in range(10))
-
-
-def _of(name: str) -> Source:
-    return lambda _seed, folder: load(name, folder)
 
 
 def _drawn(name: str, draw: Callable[[int], Samples]) -> Source:
@@ -111,47 +108,36 @@ def _kdd_both(_seed: int, folder: Path | str | None) -> Dataset:
     )
 
 
-def _split(groups: Sequence[tuple[int, ...]], arrival_size: int, rows_per_task: int | None = None) -> Planner:
-    return lambda y, n_train, random: rules.tasks(y, n_train, random, groups, arrival_size, rows_per_task)
-
-
-def _recurring(rounds: int, rows_per_visit: int | None = None) -> Planner:
-    return lambda y, n_train, random: rules.recurring(y, n_train, random, _PAIRS, rounds, rows_per_visit)
-
-
-def _in_order(arrival_size: int, n_tasks: int) -> Planner:
-    return lambda y, _n_train, random: rules.in_order(y, random, arrival_size, n_tasks)
-
-
-def _batch(y: np.ndarray, _n_train: int | None, random: np.random.Generator) -> rules.Plan:
-    return rules.batch(y, random)
-
-
+_split, _recurring = partial(rules.tasks, groups=_PAIRS), partial(rules.recurring, groups=_PAIRS)
+# The paper's: 10,000 rows per pair, in arrivals of 1,000; mini-batches are up to the learner.
+_paper = partial(_split, arrival_size=1_000, rows_per_task=10_000)
 _RULES: dict[str, tuple[Source, Planner]] = {
-    "split-digits": (_of("digits"), _split(_PAIRS, 100)),
-    "recurring-digits": (_of("digits"), _recurring(rounds=2)),
-    "batch-digits": (_of("digits"), _batch),
-    # The paper's: 10,000 rows per pair, in arrivals of 1,000; mini-batches are up to the learner.
-    "split-mnist": (_of("mnist"), _split(_PAIRS, 1_000, 10_000)),
-    "split-mnist-tasks": (_of("mnist"), _split(_PAIRS, 10_000, 10_000)),
-    "split-mnist-classes": (_of("mnist"), _split(_SINGLES, 1_000, 5_000)),
-    "split-fashion-mnist": (_of("fashion-mnist"), _split(_PAIRS, 1_000, 10_000)),
-    "recurring-mnist": (_of("mnist"), _recurring(rounds=4, rows_per_visit=1_000)),
-    "imbalanced-mnist": (_of("mnist"), lambda y, n, r: rules.imbalanced(y, n, r, 1_000, ratio=0.01)),
-    "same-classes-mnist": (_of("mnist"), lambda y, n, r: rules.mixed(y, n, r, 1_000, n_arrivals=20)),
-    "batch-mnist": (_of("mnist"), _batch),
-    "batch-fashion-mnist": (_of("fashion-mnist"), _batch),
-    "batch-usps": (_of("usps"), _batch),
-    "batch-reuters10k": (_of("reuters10k"), _batch),
-    "batch-20newsgroups": (_of("20newsgroups"), _batch),
-    "batch-cifar10-features": (_of("cifar10-features"), _batch),
-    "batch-stl10-features": (_of("stl10-features"), _batch),
-    "split-cifar10-features": (_of("cifar10-features"), _split(_PAIRS, 400)),
-    "batch-gaussian": (_drawn("gaussian-mixture", synthetic.gaussian_mixture), _batch),
-    "batch-skewed": (_drawn("skewed-mixture", synthetic.skewed_mixture), _batch),
-    "drift-gaussian": (_drawn("drifting-mixture", synthetic.drifting_mixture), _in_order(450, n_tasks=5)),
-    "kdd": (_of("kddcup99"), _in_order(10_000, n_tasks=10)),
-    "kdd-new-attacks": (_kdd_both, _in_order(10_000, n_tasks=16)),
+    "split-digits": ("digits", partial(_split, arrival_size=100)),
+    "recurring-digits": ("digits", partial(_recurring, rounds=2)),
+    "batch-digits": ("digits", rules.batch),
+    "split-mnist": ("mnist", _paper),
+    "split-mnist-tasks": ("mnist", partial(_paper, arrival_size=10_000)),
+    "split-mnist-classes": ("mnist", partial(_paper, groups=_SINGLES, rows_per_task=5_000)),
+    "split-fashion-mnist": ("fashion-mnist", _paper),
+    "recurring-mnist": ("mnist", partial(_recurring, rounds=4, rows_per_visit=1_000)),
+    "imbalanced-mnist": ("mnist", partial(rules.imbalanced, arrival_size=1_000, ratio=0.01)),
+    "same-classes-mnist": ("mnist", partial(rules.mixed, arrival_size=1_000, n_arrivals=20)),
+    "batch-mnist": ("mnist", rules.batch),
+    "batch-fashion-mnist": ("fashion-mnist", rules.batch),
+    "batch-usps": ("usps", rules.batch),
+    "batch-reuters10k": ("reuters10k", rules.batch),
+    "batch-20newsgroups": ("20newsgroups", rules.batch),
+    "batch-cifar10-features": ("cifar10-features", rules.batch),
+    "batch-stl10-features": ("stl10-features", rules.batch),
+    "split-cifar10-features": ("cifar10-features", partial(_split, arrival_size=400)),
+    "batch-gaussian": (_drawn("gaussian-mixture", synthetic.gaussian_mixture), rules.batch),
+    "batch-skewed": (_drawn("skewed-mixture", synthetic.skewed_mixture), rules.batch),
+    "drift-gaussian": (
+        _drawn("drifting-mixture", synthetic.drifting_mixture),
+        partial(rules.in_order, arrival_size=450, n_tasks=5),
+    ),
+    "kdd": ("kddcup99", partial(rules.in_order, arrival_size=10_000, n_tasks=10)),
+    "kdd-new-attacks": (_kdd_both, partial(rules.in_order, arrival_size=10_000, n_tasks=16)),
 }
 
 
@@ -169,7 +155,7 @@ def scenario(name: str, seed: int, folder: Path | str | None = None) -> Scenario
     if seed < 0:
         raise SettingsError(f"seed must not be negative, got {seed}")
     source, planner = _RULES[name]
-    dataset = source(seed, folder)
+    dataset = load(source, folder) if isinstance(source, str) else source(seed, folder)
     x, y_true = dataset.x, dataset.y_true
     assert y_true is not None
     # A stream of its own per name: two scenarios of one data set share no draw.
