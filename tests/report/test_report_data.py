@@ -8,7 +8,7 @@ from dbull import DBULL
 from dbull.ledger import Event
 from dbull.report import build_report
 from dbull.report.build import MAX_MAP_POINTS
-from dbull.report.data import happenings_of
+from dbull.report.data import sentence
 from dbull.report.images import as_picture, drawable_shape, png_bytes, tiled
 
 
@@ -57,12 +57,12 @@ def test_merged_cluster_lives_on_in_the_older(model, data):
 def test_every_event_but_arrivals_is_told(model, data):
     told = [(h.kind, h.arrival, h.clusters) for h in data.happenings]
     assert told == [(e.kind, e.arrival, e.clusters) for e in model.events_ if e.kind != "arrival"]
-    kinds = {h.kind: h.text for h in data.happenings}
+    kinds = {h.kind: sentence(h) for h in data.happenings}
     assert "Cluster 3 with 100 rows becomes part of cluster 1" in kinds["merge"]
     assert "Cluster 2 is retired" in kinds["retirement"]
     assert "is called “<script>" in kinds["rename"]
     first = next(h for h in data.happenings if h.kind == "birth")
-    assert first.text.startswith("Cluster 0 is born with 120 rows.")
+    assert sentence(first).startswith("Cluster 0 is born with 120 rows.")
 
 
 def test_course_is_what_the_events_say(model, data):
@@ -218,5 +218,4 @@ def test_which_images_can_be_drawn(given, drawn):
 
 def test_a_change_of_scale_is_told_in_words():
     event = Event("scale", 3, None, (), 20, {"columns": ["price", "weight"]})
-    (said,) = happenings_of([event])
-    assert said.text.endswith("a hundredfold, in 20 rows: price, weight.")
+    assert sentence(event).endswith("a hundredfold, in 20 rows: price, weight.")

@@ -8,9 +8,10 @@ from html.parser import HTMLParser
 import pytest
 
 from dbull.errors import SettingsError
+from dbull.ledger import Event
 from dbull.report import render_report, write_report
 from dbull.report.charts import hue
-from dbull.report.data import ArrivalPoint, Happening, Lane
+from dbull.report.data import ArrivalPoint, Lane
 
 VOID = {"meta", "img", "input", "br", "hr", "link"}
 SELF_CLOSED = {"circle", "rect", "line", "path", "polyline", "image"}
@@ -134,7 +135,7 @@ def test_a_long_stream_stays_a_page(data):
     lanes = tuple(
         Lane(i, f"Cluster {i}", i, None, None, dict.fromkeys(range(i, n, 300), 10)) for i in range(300)
     )
-    happenings = tuple(Happening("birth", i, (i,), f"Cluster {i} is born.") for i in range(n))
+    happenings = tuple(Event("birth", i, None, (i,)) for i in range(n))
     clusters = tuple(replace(c, rows_per_arrival=(1,) * n) for c in data.clusters)
     html = render_report(
         replace(data, arrivals=arrivals, lanes=lanes, happenings=happenings, clusters=clusters)

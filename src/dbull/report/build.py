@@ -74,7 +74,7 @@ def build_report(
         former=former,
         lanes=data.lanes_of(table, events, arrivals),
         arrivals=arrivals,
-        happenings=data.happenings_of(events),
+        happenings=tuple(event for event in events if event.kind != "arrival"),
         code_map=_code_map({c: drawn[: MAX_MAP_POINTS // len(shown)] for c, drawn in codes.items()}),
         settings=given,
         defaults=defaults,

@@ -81,16 +81,6 @@ class ArrivalPoint:
 
 
 @dataclass(frozen=True)
-class Happening:
-    """An event as a sentence."""
-
-    kind: str
-    arrival: int
-    clusters: tuple[int, ...]
-    text: str
-
-
-@dataclass(frozen=True)
 class CodeMap:
     """Codes drawn from each cluster, seen in the plane in which they spread most."""
 
@@ -109,7 +99,7 @@ class ReportData:
     former: tuple[FormerCluster, ...]
     lanes: tuple[Lane, ...]  # oldest first
     arrivals: tuple[ArrivalPoint, ...]
-    happenings: tuple[Happening, ...]  # all but arrivals, oldest first
+    happenings: tuple[Event, ...]  # all but arrivals, oldest first
     code_map: CodeMap
     settings: Mapping[str, str]  # given by the user
     defaults: Mapping[str, str]  # all other settings
@@ -163,16 +153,8 @@ def lanes_of(
     return tuple(lanes)
 
 
-def happenings_of(events: Sequence[Event]) -> tuple[Happening, ...]:
-    """Return all events but arrivals as sentences."""
-    return tuple(
-        Happening(event.kind, event.arrival, event.clusters, _sentence(event))
-        for event in events
-        if event.kind != "arrival"
-    )
-
-
-def _sentence(event: Event) -> str:
+def sentence(event: Event) -> str:
+    """Say what happened; an arrival is told otherwise."""
     ids, told = event.clusters, event.evidence
     rows = f"{event.rows:,} row{'' if event.rows == 1 else 's'}"
     if event.kind == "birth":

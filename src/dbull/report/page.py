@@ -9,8 +9,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from dbull.errors import SettingsError
+from dbull.ledger import Event
 from dbull.report.charts import MOST_PICTURES, bars, code_map, hue, line_chart, timeline
-from dbull.report.data import ArrivalPoint, Cluster, Happening, ReportData
+from dbull.report.data import ArrivalPoint, Cluster, ReportData, sentence
 from dbull.report.images import data_uri, tiled
 from dbull.writing import check_place, replacing
 
@@ -71,7 +72,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(hue=hue, percent=_percent, number=_number, moment=_moment)
+    environment.filters.update(hue=hue, percent=_percent, number=_number, moment=_moment, sentence=sentence)
     return environment
 
 
@@ -104,10 +105,10 @@ def _charts(arrivals: tuple[ArrivalPoint, ...]) -> list[tuple[str, str, Markup]]
     ]
 
 
-def _by_arrival(data: ReportData) -> list[tuple[ArrivalPoint | None, int, list[Happening]]]:
+def _by_arrival(data: ReportData) -> list[tuple[ArrivalPoint | None, int, list[Event]]]:
     """Return arrival, its number, and what happened in it, latest first."""
     points = {a.number: a for a in data.arrivals}
-    told: dict[int, list[Happening]] = {number: [] for number in points}
+    told: dict[int, list[Event]] = {number: [] for number in points}
     for one in data.happenings[-MOST_HAPPENINGS:]:
         told.setdefault(one.arrival, []).append(one)
     latest = sorted(told, reverse=True)[:MOST_HAPPENINGS]
