@@ -106,7 +106,7 @@ def test_all_formats_without_pyarrow_say_what_to_install(tmp_path, monkeypatch):
     for kind in (".parquet", ".arrow", ".feather"):
         path = write(tmp_path, kind)
         with monkeypatch.context() as patch:
-            patch.setattr("dbull.data.readers.extras.optional_pyarrow", lambda: None)
+            patch.setattr("dbull.data.readers.chunk.optional_pyarrow", lambda: None)
             with pytest.raises(DataError, match=r"pip install 'dbull\[io\]'"):
                 read_table(path)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from dbull.errors import ConflictError, DbullError, ModelWriteError
-from dbull.store import Checkpoint, ModelFolder, owners, writing
+from dbull.store import Checkpoint, ModelFolder, writing
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -264,15 +264,15 @@ def test_whatever_has_the_name_is_never_replaced(three, checkpoint, monkeypatch,
 
 def own_name(pid, start):
     """The name that a process of this machine gives to what it writes."""
-    boot, namespace, _, _, end = owners.owner_name().split(".")
+    boot, namespace, _, _, end = writing.owner_name().split(".")
     return f"{boot}.{namespace}.{pid}.{start}.{end}"
 
 
 def test_leftovers_of_the_living_and_of_others_stay(three, checkpoint):
     finished = subprocess.Popen([sys.executable, "-c", ""])
     finished.wait()
-    parent, boot = os.getppid(), owners.owner_name().split(".")[0]
-    start = owners._start(parent)
+    parent, boot = os.getppid(), writing.owner_name().split(".")[0]
+    start = writing._start(parent)
     names = {
         "dead": own_name(finished.pid, 5),
         "alive": own_name(parent, start),

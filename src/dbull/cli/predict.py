@@ -235,7 +235,7 @@ def _csv_writer(handle: Any, changes: Sequence[Callable[[str], str]]) -> Callabl
 
 @contextmanager
 def _parquet_writer(handle: IO[bytes], where: str) -> Iterator[Callable[[Columns], None]]:
-    from dbull.data.readers.extras import need_pyarrow
+    from dbull.data.readers.chunk import need_pyarrow
 
     pyarrow = need_pyarrow(where)
     with ExitStack() as opened:

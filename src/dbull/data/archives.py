@@ -9,8 +9,7 @@ import tarfile
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -30,31 +29,23 @@ DAMAGED_NPZ = (
 def read_members(path: Path, names: tuple[str, ...]) -> dict[str, bytes]:
     """Return the content of the members with these file names, in any folder; stop when all are there."""
     found: dict[str, bytes] = {}
-    with _opened(path) as archive:
-        for member in archive:
-            name = member.name.rpartition("/")[2]
-            stream = archive.extractfile(member) if name in names and member.isfile() else None
-            if stream is not None:
-                found[name] = stream.read()
-            if len(found) == len(names):
-                return found
+    for name, content in _contents(path, lambda member: member.name.rpartition("/")[2] in names):
+        found[name.rpartition("/")[2]] = content
+        if len(found) == len(names):
+            return found
     raise DataError(f"{path}: {', '.join(name for name in names if name not in found)} not in the archive")
 
 
 def read_texts(path: Path, suffix: str = "") -> list[tuple[str, str]]:
     """Return (member name, text as Latin-1) of all files whose name ends in `suffix`, sorted by name."""
-    texts = []
-    with _opened(path) as archive:
-        for member in archive:
-            stream = archive.extractfile(member) if member.isfile() and member.name.endswith(suffix) else None
-            if stream is None:
-                continue
-            if member.size > _MAX_TEXT_BYTES:
-                raise DataError(
-                    f"{path}: member {member.name} has {member.size:,} bytes, too many for a text"
-                )
-            texts.append((member.name.removeprefix("./"), stream.read().decode("latin-1")))
-    return sorted(texts)
+
+    def wanted(member: tarfile.TarInfo) -> bool:
+        if member.name.endswith(suffix) and member.size > _MAX_TEXT_BYTES:
+            raise DataError(f"{path}: member {member.name} has {member.size:,} bytes, too many for a text")
+        return member.name.endswith(suffix)
+
+    found = _contents(path, wanted)
+    return sorted((name.removeprefix("./"), content.decode("latin-1")) for name, content in found)
 
 
 def read_arrays(path: Path, names: tuple[str, ...]) -> dict[str, np.ndarray]:
@@ -70,8 +61,8 @@ def read_arrays(path: Path, names: tuple[str, ...]) -> dict[str, np.ndarray]:
     raise DataError(f"{path}: arrays {', '.join(missing)} are missing; it has {has}")
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[tarfile.TarFile]:
+def _contents(path: Path, wanted: Callable[[tarfile.TarInfo], bool]) -> Iterator[tuple[str, bytes]]:
+    """Yield name and content of the wanted files of a tar archive."""
     again = "delete it and get it again"
     try:
         archive = tarfile.open(path, "r|*")  # noqa: SIM115  closed below
@@ -79,6 +70,9 @@ def _opened(path: Path) -> Iterator[tarfile.TarFile]:
         raise DataError(f"{path}: not a readable tar archive ({error}); {again}") from error
     try:
         with archive:
-            yield archive
+            for member in archive:
+                stream = archive.extractfile(member) if member.isfile() and wanted(member) else None
+                if stream is not None:
+                    yield member.name, stream.read()
     except _DAMAGED as error:
         raise DataError(f"{path}: a damaged or truncated tar archive ({error}); {again}") from error

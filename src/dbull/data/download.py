@@ -5,6 +5,7 @@ import os
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
+from http import HTTPStatus
 from pathlib import Path
 
 from dbull.data.files import DataFile, matching_digest, refuse_impostor
@@ -15,7 +16,6 @@ Progress = Callable[[int, int], None]
 
 _BLOCK = 1 << 18
 _TIMEOUT_SECONDS = 30.0
-_HTTP_RANGE_NOT_SATISFIABLE = 416
 
 
 def download_files(files: Sequence[DataFile], folder: Path, progress: Progress | None = None) -> list[Path]:
@@ -93,7 +93,7 @@ def _receive(url: str, part: Path, file: DataFile, meter: _Meter) -> bool:
     try:
         response = urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS)
     except urllib.error.HTTPError as error:
-        if start and error.code == _HTTP_RANGE_NOT_SATISFIABLE:
+        if start and error.code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
             return True  # nothing is left to send: the part is whole, or too long, which its digest will tell
         raise
     with response:

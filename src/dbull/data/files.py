@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from dbull.errors import DataError
 
@@ -103,29 +103,31 @@ def matching_digest(path: Path, file: DataFile) -> str:
     """Return the accepted digest that the file has, as "sha256:..." or "md5:..."; refuse a file with none."""
     if not file.stored and not file.content:  # made by the user: there is nothing to hold it to
         refuse_impostor(path)
-        return f"sha256:{_digest(path, 'sha256', decompress=False)}"
-    stored, stored_found = _match(path, file.stored, decompress=False)
-    if stored is not None:
-        return stored
-    refuse_impostor(path)
-    content, content_found = _match(path, file.content, decompress=True)
-    if content is not None:
-        return content
+        return f"sha256:{_digest(path, 'sha256')}"
+    found: list[str] = []
+    for accepted, unpacked in ((file.stored, False), (file.content, True)):
+        if unpacked:
+            refuse_impostor(path)
+        for algorithm in dict.fromkeys(_ALGORITHM_BY_LENGTH[len(digest)] for digest in accepted):
+            digest = _digest(path, algorithm, unpacked)
+            if digest in accepted:
+                return f"{algorithm}:{digest}"
+            found.append(f"{algorithm} {digest}{' of the content' if unpacked else ''}")
     raise DataError(
-        f"{path}: not the file it should be: found {', '.join(stored_found + content_found)}, known are "
+        f"{path}: not the file it should be: found {', '.join(found)}, known are "
         f"{', '.join(file.stored + file.content)}. Truncated or another version? Delete it and get it again"
     )
 
 
-def _match(path: Path, accepted: Sequence[str], decompress: bool) -> tuple[str | None, list[str]]:
-    """Return the accepted digest that fits, if any, and the digests that were found."""
-    found: list[str] = []
-    for algorithm in dict.fromkeys(_ALGORITHM_BY_LENGTH[len(digest)] for digest in accepted):
-        digest = _digest(path, algorithm, decompress)
-        if digest in accepted:
-            return f"{algorithm}:{digest}", found
-        found.append(f"{algorithm} {digest}{' of the content' if decompress else ''}")
-    return None, found
+def _digest(path: Path, algorithm: str, unpacked: bool = False) -> str:
+    digest = hashlib.new(algorithm, usedforsecurity=False)
+    if unpacked:
+        digest.update(read_content(path))
+    else:
+        with path.open("rb") as stream:  # which may have gigabytes
+            while block := stream.read(_BLOCK):
+                digest.update(block)
+    return digest.hexdigest()
 
 
 def refuse_impostor(path: Path) -> None:
@@ -165,22 +167,3 @@ def _gunzip(data: bytes) -> bytes:
     size = int.from_bytes(data[-4:], "little")  # right for a single gzip member below 4 GiB
     content = zlib.decompress(data, wbits=31, bufsize=max(1, min(size, _MAX_DEFLATE_RATIO * len(data))))
     return content if len(content) == size else gzip.decompress(data)
-
-
-def _opened(path: Path, decompress: bool) -> BinaryIO | gzip.GzipFile | lzma.LZMAFile:
-    if decompress and path.suffix == ".gz":
-        return gzip.open(path, "rb")
-    if decompress and path.suffix == ".xz":
-        return lzma.open(path, "rb")
-    return path.open("rb")
-
-
-def _digest(path: Path, algorithm: str, decompress: bool) -> str:
-    digest = hashlib.new(algorithm, usedforsecurity=False)
-    try:
-        with _opened(path, decompress) as stream:
-            while block := stream.read(_BLOCK):
-                digest.update(block)
-    except (zlib.error, gzip.BadGzipFile, lzma.LZMAError, EOFError) as error:
-        raise DataError(f"{path}: truncated or damaged ({error}); delete it and get it again") from error
-    return digest.hexdigest()

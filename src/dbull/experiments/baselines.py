@@ -120,10 +120,9 @@ class FirstArrivalPCA:
     random_state: int  # of PCA's randomised solver
     _pca: PCA | None = field(default=None, init=False)
 
-    def _fit_projection(self, X: Array) -> None:
-        self._pca = PCA(min(self.n_dims, *X.shape), random_state=self.random_state).fit(X)
-
-    def _project(self, X: Array) -> Array:
+    def _project(self, X: Array, *, anew: bool = False) -> Array:
+        if anew:
+            self._pca = PCA(min(self.n_dims, *X.shape), random_state=self.random_state).fit(X)
         assert self._pca is not None
         # float64: the mixtures behind this add up squares of thousands of rows
         return np.asarray(self._pca.transform(X), dtype=np.float64)
@@ -131,16 +130,13 @@ class FirstArrivalPCA:
     @_learner_has("fit")
     def fit(self, X: Array) -> "FirstArrivalPCA":
         """Learn projection and clusters from one set of rows, from scratch."""
-        self._fit_projection(X)
-        self.learner.fit(self._project(X))
+        self.learner.fit(self._project(X, anew=True))
         return self
 
     @_learner_has("partial_fit")
     def partial_fit(self, X: Array) -> "FirstArrivalPCA":
         """Learn one arrival; the first also fixes the projection."""
-        if self._pca is None:
-            self._fit_projection(X)
-        self.learner.partial_fit(self._project(X))
+        self.learner.partial_fit(self._project(X, anew=self._pca is None))
         return self
 
     def predict(self, X: Array) -> Array:

@@ -9,6 +9,7 @@ from typing import Any
 from dbull.errors import SettingsError, check_known
 from dbull.experiments.settings import MethodChoice
 
+NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 PCA_DIMS = "pca_dims"  # the one parameter that belongs to the projection and not to the class behind it
 
 
@@ -102,7 +103,9 @@ def resolve(
         check_known("method", choice.name, METHODS)
     entry = METHODS[choice.name] if choice.name is not None else Method(str(choice.path), "given by path")
     method_class = _load(entry.path)
-    known = _constructor_defaults(method_class)
+    # What the class can be made with, and the defaults; `empty` marks those without.
+    takes = inspect.signature(method_class).parameters.values()
+    known = {parameter.name: parameter.default for parameter in takes if parameter.kind in NAMED}
     for key in choice.parameters:
         check_known(f"parameter of {choice.label}:", key, [*known, PCA_DIMS])
     given = dict(choice.parameters)
@@ -167,10 +170,3 @@ def _load(path: str) -> Any:
     if not learns or not hasattr(method_class, "predict"):
         raise SettingsError(f"{path} is no method: it must have predict, and fit or partial_fit")
     return method_class
-
-
-def _constructor_defaults(method_class: Any) -> dict[str, Any]:
-    """Parameters a class can be made with, and their defaults; ``Parameter.empty`` marks required ones."""
-    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    parameters = inspect.signature(method_class).parameters.values()
-    return {parameter.name: parameter.default for parameter in parameters if parameter.kind in named}

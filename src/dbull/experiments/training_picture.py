@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from dbull.experiments.figures import COLOURS, MAX_MARKED, save_figure
 
@@ -17,22 +17,16 @@ SHADES = {"represent": "0.95", "joint": "0.87"}
 NARROWEST = 0.3  # a stage's width as a share of all epochs: a few epochs after many must stay readable
 
 
-class _Curve(NamedTuple):
-    """One of the terms of the objective."""
-
-    title: str
-    better: str
-    value: Callable[[Any], float | None]  # of an epoch; None where it has no meaning
-
-
-CURVES = (
-    _Curve("reconstruction", "higher", lambda t: t.reconstruction),
-    _Curve(
+Value = Callable[[Any], float | None]  # of the terms of an epoch; None where it has no meaning
+# The terms of the objective: title, what is better, and the value.
+CURVES: tuple[tuple[str, str, Value], ...] = (
+    ("reconstruction", "higher", lambda t: t.reconstruction),
+    (
         "fit of codes to clusters: log prior + entropy",
         "higher",
         lambda t: t.log_prior + t.entropy if t.log_prior or t.entropy else None,
     ),
-    _Curve("neighbourhood loss: are neighbours still together?", "lower", lambda t: t.neighbourhood or None),
+    ("neighbourhood loss: are neighbours still together?", "lower", lambda t: t.neighbourhood or None),
 )
 
 
@@ -57,14 +51,14 @@ def draw_training(history: Sequence[Any], target: Path) -> None:
 
     stretches = _stretches(history)
     terms = [progress.terms for stretch in stretches for progress in stretch.epochs]
-    curves = [curve for curve in CURVES if any(curve.value(t) is not None for t in terms)]
+    curves = [curve for curve in CURVES if any(curve[2](t) is not None for t in terms)]
     n_panels = len(curves) + 1
     figure = Figure(figsize=(7.5, 1.75 * n_panels + 1.0), layout="constrained")
     panels = figure.subplots(n_panels, 1, sharex=True, squeeze=False)[:, 0]
-    for i, curve in enumerate(curves):
-        _draw_curve(panels[i], stretches, curve.value, COLOURS[i])
-        panels[i].set_title(curve.title, fontsize="medium", loc="left")
-        panels[i].set_ylabel(f"nats per row\n{curve.better} is better", fontsize="small")
+    for i, (title, better, value) in enumerate(curves):
+        _draw_curve(panels[i], stretches, value, COLOURS[i])
+        panels[i].set_title(title, fontsize="medium", loc="left")
+        panels[i].set_ylabel(f"nats per row\n{better} is better", fontsize="small")
     _draw_components(panels[-1], history, stretches)
     for panel in panels:
         for stretch in stretches:
@@ -94,9 +88,7 @@ def _stretches(history: Sequence[Any]) -> list[_Stretch]:
     return stretches
 
 
-def _draw_curve(
-    panel: "Axes", stretches: Sequence[_Stretch], value: Callable[[Any], float | None], colour: str
-) -> None:
+def _draw_curve(panel: "Axes", stretches: Sequence[_Stretch], value: Value, colour: str) -> None:
     """Draw one term; the line breaks between stages, whose losses differ."""
     for stretch in stretches:
         points = [

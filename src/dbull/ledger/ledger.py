@@ -34,8 +34,6 @@ class Ledger:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Ledger) and self.to_json() == other.to_json()
 
-    __hash__ = None  # type: ignore[assignment]
-
     def __deepcopy__(self, memo: object) -> Ledger:
         # Records and events never change, so that sharing them is safe however many there are.
         other = Ledger()
@@ -216,19 +214,17 @@ class Ledger:
         if ids != sorted(set(ids)):
             fail(f"{where}.clusters", "ids are not unique and ascending")
         for i, record in enumerate(fields["clusters"]):
-            ledger._check_read_record(record, f"{where}.clusters[{i}]")
+            place, others = f"{where}.clusters[{i}]", record.relatives
+            if record.id >= ledger._next_id:
+                fail(place, f"id {record.id} was never given: ids_given is {ledger._next_id}")
+            if record.last_seen >= ledger._n_arrivals:
+                fail(place, f"last_seen {record.last_seen}, but there were {ledger._n_arrivals} arrivals")
+            if not all(other in ledger for other in others):
+                fail(place, f"parents or merged_into name clusters that are not there: {list(others)}")
         for i, event in enumerate(fields["events"]):
             if event.arrival >= ledger._n_arrivals or max(event.clusters, default=-1) >= ledger._next_id:
                 fail(f"{where}.events[{i}]", "names an arrival or a cluster that does not exist")
         return ledger
-
-    def _check_read_record(self, record: ClusterRecord, where: str) -> None:
-        if record.id >= self._next_id:
-            fail(where, f"id {record.id} was never given: ids_given is {self._next_id}")
-        if record.last_seen >= self._n_arrivals:
-            fail(where, f"last_seen {record.last_seen}, but there were {self._n_arrivals} arrivals")
-        if not all(other in self._records for other in record.relatives):
-            fail(where, f"parents or merged_into name clusters that are not there: {list(record.relatives)}")
 
     def _put(self, record: ClusterRecord) -> None:
         self._records[record.id] = record

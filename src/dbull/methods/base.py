@@ -137,11 +137,7 @@ def check_number(
     if others:
         allowed += f", {'or ' if len(others) == 1 else ''}{' or '.join(map(repr, others))}"
     ok = isinstance(value, kind) and not isinstance(value, bool) and np.isfinite(float(value))
-    if ok and above is not None:
-        ok = float(value) > above
-    if ok and at_least is not None:
-        ok = float(value) >= at_least
-    if not ok:
+    if not ok or (above is not None and value <= above) or (at_least is not None and value < at_least):
         raise ValueError(f"{name} must be {allowed}; got {value!r}.")
 
 

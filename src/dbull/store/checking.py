@@ -14,7 +14,7 @@ from dbull.store.eventlog import own_events
 from dbull.store.layout import EVENTS, WRITING, generation_number, oddity, open_regular
 from dbull.store.learned import known_inputs
 from dbull.store.manifest import Manifest, chained, read_manifest
-from dbull.store.owners import is_gone
+from dbull.store.writing import is_gone
 
 if TYPE_CHECKING:
     from dbull.store.folder import ModelFolder

@@ -19,7 +19,6 @@ import hashlib
 import os
 import re
 import stat
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import groupby
@@ -81,20 +80,16 @@ def hash_bytes(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def hash_file(path: str | os.PathLike[str], n_bytes: int | None = None) -> str:
-    """Return the SHA-256 of a file in hexadecimal, whatever its size; what identifies a learned input.
-
-    With `n_bytes` of its beginning only: it may be growing.
-    """
+def hash_file(path: str | os.PathLike[str]) -> str:
+    """Return the SHA-256 of a file in hexadecimal, whatever its size; what identifies a learned input."""
     with open(path, "rb") as file:
-        return _hash(file, n_bytes)
+        return _hash(file)
 
 
-def _hash(file: IO[bytes], n_bytes: int | None = None) -> str:
-    digest, left = hashlib.sha256(), sys.maxsize if n_bytes is None else n_bytes
-    while chunk := file.read(min(_CHUNK, left)):
+def _hash(file: IO[bytes]) -> str:
+    digest = hashlib.sha256()
+    while chunk := file.read(_CHUNK):
         digest.update(chunk)
-        left -= len(chunk)
     return digest.hexdigest()
 
 

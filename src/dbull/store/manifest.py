@@ -101,7 +101,7 @@ class Manifest:
         del fields["format"], fields["format_version"]
         number = fields["generation"]
         if version == 1:
-            inputs = tuple(fields.pop("learned_inputs"))
+            inputs = tuple(LearnedInput(**told) for told in fields.pop("learned_inputs"))
             rows = inputs[0].rows if inputs else 0
             fields |= {"old_inputs": inputs, "rows": rows, "oldest": 1, "log_sha256": sha256, "base": number}
             for needed in (EVENTS, LEARNED):
@@ -193,10 +193,6 @@ def _check_format(value: object, where: str) -> int:
     return version
 
 
-def _learned(value: object, where: str) -> LearnedInput:
-    return LearnedInput(**documents.check_fields(with_bytes(value), where, LEARNED_INPUT))
-
-
 def _versions(value: object, where: str) -> dict[str, str]:
     return {name: text(part, f"{where}.{name}") for name, part in mapping(value, where).items()}
 
@@ -234,7 +230,11 @@ _BOTH: dict[str, Reader] = {
     "n_events": whole,
     "log_offset": whole,
 }
-_READERS_1 = _BOTH | {"learned_inputs": list_of(_learned), "files": _files(_RECORD_1)}
+_read_input = object_of(LEARNED_INPUT)
+_READERS_1 = _BOTH | {
+    "learned_inputs": list_of(lambda value, where: _read_input(with_bytes(value), where)),
+    "files": _files(_RECORD_1),
+}
 _READERS = _BOTH | {
     "oldest": whole,
     "rows": whole,

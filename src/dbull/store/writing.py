@@ -5,22 +5,27 @@ generation its name. Renaming a folder onto one that is not empty fails on every
 Windows), and a generation is never empty, so the rename also decides between two writers: one succeeds, the
 other finds the name taken. An empty folder under that name would be replaced; it has nothing to lose.
 
-A killed writer leaves its folder; `owners` tells whose it was. The next writer removes it if that process is
-known to be gone. It is renamed before it is emptied: should its owner live after all, the owner's own rename
-finds nothing, and no generation with missing files gets a name.
+A killed writer leaves its folder, whose name tells whose it was. The next writer removes it if that process
+is known to be gone. It is renamed before it is emptied: should its owner live after all, the owner's own
+rename finds nothing, and no generation with missing files gets a name.
+
+A process is known by the boot of its machine, its process namespace, its number and its start. The name of a
+machine would not do, since several may have the same on a shared disk; nor would a clock, since clocks are
+set. Of a process of another boot or namespace nothing can be known here, however old its folder is.
 """
 
 import errno
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 from dbull.errors import ConflictError, DbullError, ModelWriteError
 from dbull.store.layout import WRITING, damaged, generation_name
-from dbull.store.owners import is_gone, owner_name
 from dbull.writing import new_file, sync_folder
 
 _FIXES = {
@@ -31,6 +36,9 @@ _FIXES = {
     errno.EPERM: "make the folder writable, or copy the model to a place that is",
     errno.EROFS: "the file system is read-only; copy the model to one that is writable",
 }
+
+_NAME = re.compile(r"(?P<place>[0-9a-f-]{36}\.\d+)\.(?P<pid>\d+)\.(?P<start>\d+)\.[0-9a-f]{16}\Z", re.ASCII)
+_NOBODY = re.compile(r"gone-[0-9a-f]{16}\Z", re.ASCII)
 
 
 @contextmanager
@@ -138,3 +146,54 @@ def _claim(temp: Path, target: Path) -> None:
                 "load the model again and repeat"
             ) from error
         raise
+
+
+def owner_name() -> str:
+    """Return a new name for what this process writes."""
+    place = _place()
+    who = "unknown" if place is None else f"{place}.{os.getpid()}.{_start(os.getpid())}"
+    return f"{who}.{secrets.token_hex(8)}"
+
+
+def is_gone(name: str) -> bool | None:
+    """Tell whether the owner of a name is gone; None where that cannot be known."""
+    if _NOBODY.match(name):
+        return True
+    match = _NAME.match(name)
+    if match is None or match["place"] != _place():
+        return None
+    pid = int(match["pid"])
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    except PermissionError:
+        pass
+    start = _start(pid)  # None also where the system hides processes of other users
+    return start is not None and start != match["start"]
+
+
+def _start(pid: int) -> str | None:
+    """Return when a process started, in ticks since the boot; its number may have had another owner."""
+    try:
+        # The name of the program, in brackets, may hold anything.
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return None
+
+
+@cache
+def _place_of(pid: int) -> str | None:
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        namespace = re.sub(r"\D", "", os.readlink("/proc/self/ns/pid"))
+        # A /proc of another namespace would tell of other processes.
+        same = os.readlink("/proc/self") == str(pid)
+    except (OSError, AttributeError):
+        return None
+    return f"{boot}.{namespace}" if same and _start(pid) is not None else None
+
+
+def _place() -> str | None:
+    """Name what process numbers belong to; None where the system does not tell."""
+    return _place_of(os.getpid()) if os.name == "posix" else None

@@ -8,8 +8,8 @@ from typing import IO, Any
 
 import numpy as np
 
-from dbull.data.readers.chunk import TIMES, Chunk, ReadSettings, Selection, check_width, select_columns
-from dbull.data.readers.extras import need_pyarrow
+from dbull.data.readers import chunk
+from dbull.data.readers.chunk import Chunk, ReadSettings, Selection, need_pyarrow, select_columns
 from dbull.errors import DataError
 
 FILE_MAGIC = b"ARROW1"
@@ -120,13 +120,13 @@ def _numbers(column: Any, name: str, first_row: int, where: str) -> tuple[np.nda
                 f"{where}: column '{name}': its lists must all be of one length, got {lengths[:5].tolist()}"
             )
         width = int(lengths[0])
-        check_width(width, where)
+        chunk.check_width(width, where)
         values, _ = _numbers(column.flatten(), name, first_row, where)
         return values.reshape(len(column), width), [f"{name}[{i}]" for i in range(width)]
     if types.is_boolean(column.type) or types.is_decimal(column.type):
         column = column.cast(pyarrow.float64())
     if not (types.is_integer(column.type) or types.is_floating(column.type)):
-        advice = TIMES if types.is_temporal(column.type) else "leave the column out or make it the key"
+        advice = chunk.TIMES if types.is_temporal(column.type) else "leave the column out or make it the key"
         raise DataError(
             f"{where}: row {first_row + 1}, column '{name}': expected numbers, got {column.type}; {advice}"
         )

@@ -1,8 +1,11 @@
-"""What every reader yields, and what they share: columns chosen by name, refusal of what is no number."""
+"""What all readers yield and share: columns by name, refusal of what is no number, optional libraries."""
 
+import importlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -131,3 +134,32 @@ def select_columns(names: Sequence[str], settings: ReadSettings, where: str) -> 
         key_position=position[key] if key is not None else None,
         unused=tuple(name for name in names if name not in asked),
     )
+
+
+@cache
+def optional_pyarrow() -> Any:
+    """Return pyarrow with the parts used here, or None if it is not installed."""
+    try:
+        for part in ("csv", "ipc", "parquet"):
+            importlib.import_module(f"pyarrow.{part}")
+        return importlib.import_module("pyarrow")
+    except ImportError:
+        return None
+
+
+def need_pyarrow(where: str) -> Any:
+    """Return pyarrow, or say how to install it."""
+    pyarrow = optional_pyarrow()
+    if pyarrow is None:
+        raise DataError(f"{where}: Parquet and Arrow need pyarrow; install it with `pip install 'dbull[io]'`")
+    return pyarrow
+
+
+def need_pillow(where: str) -> Any:
+    """Return the module PIL.Image, or say how to install it."""
+    try:
+        return importlib.import_module("PIL.Image")
+    except ImportError as error:
+        raise DataError(
+            f"{where}: images need Pillow; install it with `pip install 'dbull[vision]'`"
+        ) from error

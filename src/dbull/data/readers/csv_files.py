@@ -13,8 +13,7 @@ from typing import Any, BinaryIO, TextIO
 
 import numpy as np
 
-from dbull.data.readers.chunk import Chunk, ReadSettings, Selection, select_columns
-from dbull.data.readers.extras import optional_pyarrow
+from dbull.data.readers.chunk import Chunk, ReadSettings, Selection, optional_pyarrow, select_columns
 from dbull.errors import DataError
 
 _MAX_BLOCK = 2**31 - 1  # pyarrow holds the size in 32 bits

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dbull.data.readers.chunk import Chunk, ReadSettings, Selection, check_width
-from dbull.data.readers.extras import need_pillow
+from dbull.data.readers.chunk import Chunk, ReadSettings, Selection, check_width, need_pillow
 from dbull.errors import DataError
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
