@@ -69,6 +69,14 @@ def new_file(path: Path, final: Path | None = None) -> Iterator[IO[bytes]]:
         raise
 
 
+def make_parent(target: Path) -> None:
+    """Make the folder in which a file is to be."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise not_written(target, error) from error
+
+
 def check_place(target: Path) -> None:
     """Refuse a folder, a device, a FIFO or a socket as the name of a file, also behind a link."""
     try:

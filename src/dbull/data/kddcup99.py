@@ -33,7 +33,14 @@ def parse_connections(content: bytes, where: str) -> tuple[np.ndarray, np.ndarra
     # Two thirds of the records are copies of another: parse each different one once.
     number: dict[bytes, int] = {}
     rows = np.fromiter((number.setdefault(line, len(number)) for line in lines), np.int64, len(lines))
-    table = _parse_table([line.decode("latin-1") for line in number], where)
+    fields = [(name, "U16" if name in _CATEGORIES else "f8") for name in ATTRIBUTES]
+    kinds, texts = [*fields, ("label", "U24")], [line.decode("latin-1") for line in number]
+    try:
+        table = np.loadtxt(texts, delimiter=",", comments=None, dtype=kinds, ndmin=1)
+    except ValueError as error:
+        raise DataError(
+            f"{where}: expected {len(ATTRIBUTES)} attributes and a label per line ({error})"
+        ) from error
     x = np.empty((len(number), len(COLUMNS)), dtype=np.float32)
     start = 0
     for attribute in ATTRIBUTES:
@@ -46,7 +53,7 @@ def parse_connections(content: bytes, where: str) -> tuple[np.ndarray, np.ndarra
             width = 1
             x[:, start] = values if attribute.endswith("_rate") else np.log1p(values)
         start += width
-    return x[rows], _codes(table["label"], LABELS, "label", where, rows)[rows]
+    return x[rows], _codes(np.char.rstrip(table["label"], "."), LABELS, "label", where, rows)[rows]
 
 
 def read_connections(paths: Mapping[str, Path]) -> Samples:
@@ -54,18 +61,6 @@ def read_connections(paths: Mapping[str, Path]) -> Samples:
     (path,) = paths.values()
     x, y_true = parse_connections(read_content(path), str(path))
     return Samples(x, y_true, LABELS, (len(COLUMNS),))
-
-
-def _parse_table(lines: list[str], where: str) -> np.ndarray:
-    fields = [(name, "U16" if name in _CATEGORIES else "f8") for name in ATTRIBUTES]
-    try:
-        table = np.loadtxt(lines, delimiter=",", comments=None, dtype=[*fields, ("label", "U24")], ndmin=1)
-    except ValueError as error:
-        raise DataError(
-            f"{where}: expected {len(ATTRIBUTES)} attributes and a label per line ({error})"
-        ) from error
-    table["label"] = np.char.rstrip(table["label"], ".")
-    return table
 
 
 def _codes(values: np.ndarray, known: tuple[str, ...], name: str, where: str, rows: np.ndarray) -> np.ndarray:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbull.errors import ResultsError, SettingsError, check_known, not_written
+from dbull.errors import ResultsError, SettingsError, check_known
 from dbull.experiments.results import Result, read_steps
 from dbull.experiments.summary import refuse_unlike
 from dbull.experiments.tables import HEADINGS
 from dbull.metrics import SCORE_NAMES
-from dbull.writing import check_place, replacing
+from dbull.writing import check_place, make_parent, replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -79,10 +79,7 @@ def check_matplotlib(what: str) -> None:
 
 def save_figure(figure: "Figure", target: Path) -> None:
     """Write a figure, and the folder for it."""
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise not_written(target, error) from error
+    make_parent(target)
     with replacing(target) as handle:
         figure.savefig(handle, format=target.suffix[1:], dpi=150)
 

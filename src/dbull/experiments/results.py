@@ -56,10 +56,6 @@ class RunFolder:
 
         Raises SettingsError if it holds a run with other settings, FolderInUseError if another one writes.
         """
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise SettingsError(f"{path}: cannot be made ({error.strerror}); choose another --out") from error
         with _held(path):
             folder = cls(path)
             if not folder.finished and not folder._lines_before:
@@ -176,19 +172,18 @@ def read_steps(result: Result) -> list[Record]:
 
 @contextmanager
 def _held(path: Path) -> Iterator[None]:
-    """Hold a folder for one writer; the system lets go when the process ends, however it ends."""
-    if fcntl is None:
-        yield
-        return
+    """Make a folder and hold it for one writer; the system lets go when the process ends, however it ends."""
     try:
+        path.mkdir(parents=True, exist_ok=True)
         lock = (path / ".lock").open("a")
     except OSError as error:
         raise SettingsError(
-            f"{path}: cannot be written to ({error.strerror}); choose another --out"
+            f"{path}: cannot be made or written to ({error.strerror}); choose another --out"
         ) from error
     with lock as handle:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if fcntl is not None:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise FolderInUseError(
                 f"{path}: another run is writing here; wait for it or choose another --out"

@@ -4,9 +4,8 @@ An id is a promise to everyone who stored it. So ids only go up, a merge keeps t
 be resolved to it, and every change leaves an event with its evidence. Nothing here reads a clock.
 """
 
-from dbull.ledger.arrival import ArrivalReport, Newborn
 from dbull.ledger.ledger import NO_CLUSTER, Ledger
 from dbull.ledger.records import KINDS as EVENT_KINDS
-from dbull.ledger.records import ClusterRecord, Event
+from dbull.ledger.records import ArrivalReport, ClusterRecord, Event, Newborn
 
 __all__ = ["EVENT_KINDS", "NO_CLUSTER", "ArrivalReport", "ClusterRecord", "Event", "Ledger", "Newborn"]

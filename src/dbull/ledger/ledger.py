@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dbull.documents import Reader, check_fields, fail, list_of, whole
 from dbull.errors import SettingsError
-from dbull.ledger.arrival import ArrivalReport
-from dbull.ledger.records import ClusterRecord, EarlierEvents, Event
+from dbull.ledger.records import ArrivalReport, ClusterRecord, EarlierEvents, Event
 
 NO_CLUSTER = -1  # what an estimator answers for a row that belongs nowhere; resolves to itself
 

@@ -100,11 +100,6 @@ def _callable(name: str, value: Any, others: tuple[str | None, ...]) -> None:
         raise ValueError(f"{name} must be {', '.join(map(repr, others))} or a callable; got {value!r}.")
 
 
-def _prior(name: str, value: Any) -> None:
-    if value not in ("data", "paper"):
-        raise ValueError(f"{name} must be 'data' or 'paper', got {value!r}.")
-
-
 _COUNT = partial(check_number, at_least=1, whole=True)
 
 
@@ -122,7 +117,7 @@ ALLOWED: dict[str, Check] = {
     "likelihood": _one_of(("auto", *LIKELIHOODS)),
     "pretraining": _one_of(PRETRAININGS),
     "replay": _one_of(("auto", *REPLAYS)),
-    "prior": _prior,
+    "prior": _one_of(("data", "paper")),
     **dict.fromkeys(("n_clusters", "n_init", "update_interval", "max_clusters", "buffer_rows"), _COUNT),
     **dict.fromkeys(("concentration", "dof"), _POSITIVE),
     **dict.fromkeys(("epochs", "joint_epochs", "n_replay"), partial(_COUNT, at_least=0, others=("auto",))),

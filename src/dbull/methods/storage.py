@@ -300,7 +300,13 @@ def _restored(
         return [_event(stored, folder) for stored in folder.events(loaded.generation)]
 
     n_columns = model._become(checkpoint, place, earlier if events else None)
-    _set_columns(model, checkpoint.documents["columns"], str(place / "columns.json"), n_columns)
+    where, told = str(place / "columns.json"), checkpoint.documents["columns"]
+    names = check_fields(told, where, {"names": or_none(list_of(text))})["names"]
+    if names is not None and len(names) != n_columns:
+        fail(where, f"{len(names)} names for {n_columns} columns")
+    model.n_features_in_ = n_columns
+    if names is not None:
+        model.feature_names_in_ = np.array(names, dtype=object)  # type: ignore[attr-defined]
     if loaded.generation == folder.latest():
         model.origin_ = Origin(folder.path.resolve(), loaded.manifest, model._ledger().n_events)
     return model
@@ -308,16 +314,6 @@ def _restored(
 
 def _method_of(loaded: Loaded) -> Any:
     return loaded.checkpoint.settings.get("method", "dbull")
-
-
-def _set_columns(model: Stored, document: object, where: str, n_columns: int) -> None:
-    """Let a model know the columns of its data."""
-    names = check_fields(document, where, {"names": or_none(list_of(text))})["names"]
-    if names is not None and len(names) != n_columns:
-        fail(where, f"{len(names)} names for {n_columns} columns")
-    model.n_features_in_ = n_columns
-    if names is not None:
-        model.feature_names_in_ = np.array(names, dtype=object)  # type: ignore[attr-defined]
 
 
 def _place_for(model: Stored, path: str | os.PathLike[str]) -> tuple[ModelFolder, Manifest | None]:

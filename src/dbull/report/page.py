@@ -8,12 +8,11 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from dbull.errors import SettingsError
 from dbull.ledger import Event
 from dbull.report.charts import MOST_PICTURES, bars, code_map, hue, line_chart, timeline
 from dbull.report.data import ArrivalPoint, Cluster, ReportData, sentence
 from dbull.report.images import data_uri, tiled
-from dbull.writing import check_place, replacing
+from dbull.writing import check_place, make_parent, replacing
 
 TEMPLATES = Path(__file__).parent / "templates"
 SAMPLE_COLUMNS = 3
@@ -44,14 +43,8 @@ def render_report(data: ReportData) -> str:
 
 def check_target(path: str | os.PathLike[str]) -> None:
     """Say before long work that a page could not be written; makes the folder that it goes to."""
-    target = Path(path)
-    check_place(target)
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise SettingsError(
-            f"{target}: its folder cannot be made ({error.strerror}); name another"
-        ) from error
+    check_place(Path(path))
+    make_parent(Path(path))
 
 
 def write_report(data: ReportData, path: str | os.PathLike[str]) -> Path:

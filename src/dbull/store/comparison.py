@@ -99,7 +99,7 @@ def _tensor_changes(
             largest = None
             if before is not None and after is not None and _kind(before) == _kind(after):
                 # By bytes: two NaN of the same bits are no change.
-                if torch.equal(_bytes(before), _bytes(after)):
+                if torch.equal(*(part.reshape(-1).view(torch.uint8) for part in (before, after))):
                     continue
                 largest = float((after.to(torch.float64) - before.to(torch.float64)).abs().max())
             yield TensorChange(group, name, _kind(before), _kind(after), largest)
@@ -109,9 +109,3 @@ def _kind(tensor: Tensor | None) -> str:
     if tensor is None:
         return MISSING
     return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"
-
-
-def _bytes(tensor: Tensor) -> Tensor:
-    import torch
-
-    return tensor.reshape(-1).view(torch.uint8)

@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import math
 import os
 import warnings
 from collections.abc import Iterator
@@ -31,30 +32,25 @@ def read_images(folder: Path, settings: ReadSettings) -> Iterator[Chunk]:
     files = image_files(folder)
     if settings.only is not None:
         files = {key: folder / key for key in settings.only}
-    rows: list[np.ndarray] = []
-    keys: list[str] = []
-    shape: tuple[int, ...] | None = None
-    start = 0
-    for key, path in files.items():
-        image = _read(pillow, path, settings, key)
-        if shape is None:
-            shape = image.shape
-            n_values = image.size
-            names = tuple(map(str, range(n_values)))
-            selection = Selection(str(folder), n_values, tuple(range(n_values)), names)
-            step = settings.rows_at_once(n_values)
-        if image.shape != shape:
+    shape: tuple[int, ...] = ()
+
+    def read(key: str) -> np.ndarray:
+        image = _read(pillow, files[key], settings, key)
+        if shape and image.shape != shape:
             raise DataError(
-                f"{path}: shape {image.shape}, the images before have {shape}; give image_size=(h, w)"
+                f"{files[key]}: shape {image.shape}, the images before have {shape}; give image_size=(h, w)"
             )
-        rows.append(image.ravel())
-        keys.append(key)
-        if len(rows) == step:
-            yield selection.chunk(np.stack(rows), np.array(keys), start, shape)
-            start += len(rows)
-            rows, keys = [], []
-    if rows:
-        yield selection.chunk(np.stack(rows), np.array(keys), start, shape)
+        return image
+
+    keys = list(files)
+    shape = read(keys[0]).shape
+    n_values = math.prod(shape)
+    selection = Selection(str(folder), n_values, tuple(range(n_values)), tuple(map(str, range(n_values))))
+    step = settings.rows_at_once(n_values)
+    for start in range(0, len(keys), step):
+        some = keys[start : start + step]
+        rows = np.stack([read(key).ravel() for key in some])
+        yield selection.chunk(rows, np.array(some), start, shape)
 
 
 def image_files(folder: Path) -> dict[str, Path]:

@@ -95,7 +95,7 @@ class _Layout:
             raise DataError(
                 f"{where}: a single number is not a table; expected an array of at least one dimension"
             )
-        if shape[0] == 0 or 0 in shape:
+        if 0 in shape:
             raise DataError(f"{where}: the array is empty (shape {shape})")
         if dtype.hasobject or dtype.itemsize == 0 or dtype.subdtype is not None:
             raise DataError(
@@ -138,15 +138,11 @@ def _check_kind(dtype: np.dtype[Any], where: str) -> None:
 
 def _choose_array(members: list[str], wanted: str | None, where: str) -> str:
     has = ", ".join(members) or "none"
-    if wanted is not None:
-        if wanted not in members:
-            raise DataError(f"{where}: no array '{wanted}'; the file has {has}")
-        return wanted
-    if len(members) == 1:
-        return members[0]
-    for usual in ("x", "X"):
-        if usual in members:
-            return usual
+    if wanted is not None and wanted not in members:
+        raise DataError(f"{where}: no array '{wanted}'; the file has {has}")
+    usual = members if len(members) == 1 else [name for name in ("x", "X") if name in members]
+    if wanted is not None or usual:
+        return wanted or usual[0]
     raise DataError(
         f"{where}: which array? It has {has}; name one with array=... "
         "(on the command line: --set 'array=\"NAME\"')"
