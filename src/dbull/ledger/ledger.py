@@ -27,8 +27,8 @@ class Ledger:
         self._records: dict[int, ClusterRecord] = {}
         self._earlier = EarlierEvents()
         self._events: list[Event] = []  # since the ledger was made or read
-        self._next_id = 0
-        self._n_arrivals = 0
+        self.ids_given = 0  # ids below this one are taken for ever; the next birth gets it
+        self.n_arrivals = 0  # data sets that were learned
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Ledger) and self.to_json() == other.to_json()
@@ -72,24 +72,14 @@ class Ledger:
         return self._earlier.n_events + len(self._events)
 
     @property
-    def n_arrivals(self) -> int:
-        """Data sets that were learned."""
-        return self._n_arrivals
-
-    @property
-    def ids_given(self) -> int:
-        """Ids 0 to ``ids_given - 1`` are taken for ever; the next birth gets this one."""
-        return self._next_id
-
-    @property
     def living_ids(self) -> tuple[int, ...]:
         """Ids of the clusters that rows can belong to: the active and the retired, oldest first."""
         return tuple(r.id for r in self._records.values() if r.living)
 
     def record(self, report: ArrivalReport) -> None:
         """Enter a data set that was learned: rows and weight of each cluster, and what happened."""
-        now = self._n_arrivals
-        expected = {*self.living_ids, *range(self._next_id, self._next_id + len(report.born))}
+        now = self.n_arrivals
+        expected = {*self.living_ids, *range(self.ids_given, self.ids_given + len(report.born))}
         assert set(report.rows) == expected, "born clusters have the next ids, and no cluster is lost"
         for cluster, n_rows in report.rows.items():
             weight = report.weights[cluster]
@@ -99,8 +89,8 @@ class Ledger:
                 record = self._records[cluster]
                 last = now if n_rows else record.last_seen
                 self._put(replace(record, rows=record.rows + n_rows, weight=weight, last_seen=last))
-        self._next_id += len(report.born)
-        self._n_arrivals += 1
+        self.ids_given += len(report.born)
+        self.n_arrivals += 1
         self._events += report.events(now)
 
     def merged(self, older: int, newer: int) -> None:
@@ -144,7 +134,7 @@ class Ledger:
 
     def reserve(self, ids_given: int) -> None:
         """Never give ids below this one: they were given by generations that a rollback left behind."""
-        self._next_id = max(self._next_id, ids_given)
+        self.ids_given = max(self.ids_given, ids_given)
 
     def resolve(self, ids: ArrayLike) -> NDArray[np.int64]:
         """Return the present id of each old one, in the shape given.
@@ -181,8 +171,8 @@ class Ledger:
         """
         first = self.n_unread_events if since is None else since
         return {
-            "ids_given": self._next_id,
-            "n_arrivals": self._n_arrivals,
+            "ids_given": self.ids_given,
+            "n_arrivals": self.n_arrivals,
             "clusters": self.table(),
             "n_earlier_events": first,
             "events": [event.to_json() for event in self.since(first)],
@@ -206,7 +196,7 @@ class Ledger:
         ledger._earlier = EarlierEvents(fields["n_earlier_events"], earlier or (), where)
         if not callable(earlier):
             ledger._earlier.read()
-        ledger._next_id, ledger._n_arrivals = fields["ids_given"], fields["n_arrivals"]
+        ledger.ids_given, ledger.n_arrivals = fields["ids_given"], fields["n_arrivals"]
         ledger._records = {record.id: record for record in fields["clusters"]}
         ledger._events = fields["events"]
         ids = [record.id for record in fields["clusters"]]
@@ -214,14 +204,14 @@ class Ledger:
             fail(f"{where}.clusters", "ids are not unique and ascending")
         for i, record in enumerate(fields["clusters"]):
             place, others = f"{where}.clusters[{i}]", record.relatives
-            if record.id >= ledger._next_id:
-                fail(place, f"id {record.id} was never given: ids_given is {ledger._next_id}")
-            if record.last_seen >= ledger._n_arrivals:
-                fail(place, f"last_seen {record.last_seen}, but there were {ledger._n_arrivals} arrivals")
+            if record.id >= ledger.ids_given:
+                fail(place, f"id {record.id} was never given: ids_given is {ledger.ids_given}")
+            if record.last_seen >= ledger.n_arrivals:
+                fail(place, f"last_seen {record.last_seen}, but there were {ledger.n_arrivals} arrivals")
             if not all(other in ledger for other in others):
                 fail(place, f"parents or merged_into name clusters that are not there: {list(others)}")
         for i, event in enumerate(fields["events"]):
-            if event.arrival >= ledger._n_arrivals or max(event.clusters, default=-1) >= ledger._next_id:
+            if event.arrival >= ledger.n_arrivals or max(event.clusters, default=-1) >= ledger.ids_given:
                 fail(f"{where}.events[{i}]", "names an arrival or a cluster that does not exist")
         return ledger
 
@@ -229,7 +219,7 @@ class Ledger:
         self._records[record.id] = record
 
     def _happened(self, kind: str, clusters: tuple[int, ...], rows: int, **evidence: str | None) -> None:
-        self._events.append(Event(kind, self._n_arrivals - 1, None, clusters, rows, evidence))
+        self._events.append(Event(kind, self.n_arrivals - 1, None, clusters, rows, evidence))
 
     def _living(self, cluster: int) -> ClusterRecord:
         record = self[cluster]

@@ -10,13 +10,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from dbull.data.readers.arrow_files import (
-    FILE_MAGIC,
-    read_arrow,
-    read_arrow_stream,
-    read_parquet,
-    schema_names,
-)
+from dbull.data.readers.arrow_files import read_arrow, read_arrow_stream, read_parquet, schema_names
 from dbull.data.readers.chunk import Chunk, ReadSettings
 from dbull.data.readers.csv_files import first_line, read_csv, read_csv_stream
 from dbull.data.readers.images import read_images
@@ -110,7 +104,7 @@ def _read_stream(stream: BinaryIO, settings: ReadSettings) -> Iterator[Chunk]:
         return read_csv_stream(gzip.GzipFile(fileobj=buffered), settings, where)
     if head.startswith(b"\x93NUMPY"):
         return read_npy_stream(buffered, settings, where)
-    if head.startswith((FILE_MAGIC, b"PAR1")):
+    if head.startswith((b"ARROW1", b"PAR1")):
         raise DataError(
             f"{where}: this format must be read from a file, not from a stream; send an Arrow IPC stream"
         )
