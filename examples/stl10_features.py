@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from dbull.data import load
-from dbull.data.files import files_of, write_root
+from dbull.data.files import files_of, roots
 from dbull.errors import DataError
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
@@ -146,7 +146,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=None, help="file to write; default in the data folder")
     parser.add_argument("--batch-size", type=int, default=64)
     args = parser.parse_args()
-    out = args.out or write_root(args.data) / "stl10" / files_of("stl10-features")[0].name
+    out = args.out or roots(args.data)[0] / "stl10" / files_of("stl10-features")[0].name
     network = load_resnet50(args.weights)
     dataset = load("stl10", args.data)
     images = torch.from_numpy(dataset.x).view(-1, *dataset.sample_shape)

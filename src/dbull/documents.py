@@ -20,7 +20,7 @@ _ESCAPES, _TEXTS, _OTHERS = (re.compile(p, re.DOTALL) for p in (rb"\\.", rb'"[^"
 
 
 def dump_document(value: object, where: str, indent: int | None = 1) -> bytes:
-    """Return a value as indented JSON; refuse what would not come back the same."""
+    """Return a value as JSON, on one line if not indented; refuse what would not come back the same."""
     try:
         kept = plain(value, where)
     except RecursionError:
@@ -29,11 +29,6 @@ def dump_document(value: object, where: str, indent: int | None = 1) -> bytes:
     if _depth(data) > MAX_DEPTH:
         raise SettingsError(f"{where}: nested deeper than {MAX_DEPTH}")
     return data + b"\n"
-
-
-def dump_line(value: object, where: str) -> bytes:
-    """Return a value as one line of JSON."""
-    return dump_document(value, where, indent=None)
 
 
 def parse_document(data: bytes, where: str) -> Any:

@@ -119,8 +119,7 @@ def per_class_scores(y_true: ArrayLike, ids: ArrayLike) -> tuple[ClassScore, ...
 
 def average_score(scores: ArrayLike) -> float:
     """Mean of the last row: all tasks met, each counted once, after the whole stream."""
-    matrix = _score_matrix(scores)
-    return float(np.nanmean(matrix[-1]))
+    return float(np.nanmean(_score_matrix(scores)[-1]))
 
 
 def forgetting_per_task(scores: ArrayLike) -> NDArray[np.float64]:
@@ -186,8 +185,7 @@ def _table(y_true: NDArray[np.int64], ids: NDArray[np.int64]) -> NDArray[np.int6
     """Count rows per (class, cluster), both in sorted order."""
     from sklearn.metrics.cluster import contingency_matrix
 
-    table: NDArray[np.int64] = contingency_matrix(y_true, ids).astype(np.int64)
-    return table
+    return np.asarray(contingency_matrix(y_true, ids), dtype=np.int64)
 
 
 def _mean_or_none(values: NDArray[np.float64]) -> float | None:

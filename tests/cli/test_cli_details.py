@@ -13,7 +13,7 @@ from forked import forked_command
 from test_cli_models import answer, made, place, rows, run, write
 
 from dbull.cli import app, output
-from dbull.cli.config import read_config
+from dbull.cli.options import read_config
 from dbull.experiments import settings as settings_module
 from dbull.ingest import Learner
 from dbull.store import ModelFolder

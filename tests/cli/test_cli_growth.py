@@ -11,7 +11,7 @@ import pytest
 from test_cli_details import learned
 from test_cli_models import answer, make, place, rows, run, write
 
-from dbull.cli.config import read_config
+from dbull.cli.options import read_config
 from dbull.errors import AlreadyLearnedError, DataError
 from dbull.ingest import Input, Learner, contents
 from dbull.ingest.sources import open_source

@@ -87,13 +87,10 @@ def merge(
 
     Example: `dbull merge model 3 7`
     """
-
-    def change(learner: "DBULL") -> None:
-        if len(set(clusters)) < 2:
-            raise SettingsError("merge needs at least two different ids")
-        learner.merge_clusters(clusters)
-
-    _change(model, change, f"merge {' '.join(map(str, clusters))}")
+    if len(set(clusters)) < 2:
+        raise SettingsError("merge needs at least two different ids")
+    note = f"merge {' '.join(map(str, clusters))}"
+    _change(model, lambda learner: learner.merge_clusters(clusters), note)
 
 
 def retire(model: Model, cluster: Id) -> None:

@@ -147,11 +147,12 @@ class Show:
 
 def picture_lines(pixels: NDArray[np.uint8]) -> list[Text]:
     """Return an image (height, width) twice as fine, two pixels above each other in a character."""
-    fine = _doubled(pixels)
+    exact = torch.from_numpy(pixels).double()[None, None]
+    fine = torch.nn.functional.interpolate(exact, scale_factor=2, mode="bilinear")[0, 0].round().byte()
     lines = []
-    for upper, lower in zip(fine[::2], fine[1::2], strict=True):
+    for upper, lower in zip(fine[::2].tolist(), fine[1::2].tolist(), strict=True):
         line = Text()
-        for above, below in zip(upper.tolist(), lower.tolist(), strict=True):
+        for above, below in zip(upper, lower, strict=True):
             line.append("▀", style=f"rgb({above},{above},{above}) on rgb({below},{below},{below})")
         lines.append(line)
     return lines
@@ -162,11 +163,3 @@ def plain_lines(pixels: NDArray[np.uint8], *, ascii_only: bool = False) -> list[
     shades = ASCII_SHADES if ascii_only else SHADES
     levels = np.rint(pixels / 255 * (len(shades) - 1)).astype(int)
     return ["".join(shades[level] * 2 for level in row) for row in levels.tolist()]
-
-
-def _doubled(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Return an image with twice as many pixels each way, in between by the mean of neighbours."""
-    exact = torch.from_numpy(pixels).double()[None, None]
-    fine = torch.nn.functional.interpolate(exact, scale_factor=2, mode="bilinear")[0, 0]
-    doubled: NDArray[np.uint8] = fine.round().byte().numpy()
-    return doubled

@@ -2,7 +2,6 @@
 
 import os
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Exit, Option
@@ -14,7 +13,7 @@ from dbull.errors import ModelFileError, SettingsError
 from dbull.writing import now
 
 if TYPE_CHECKING:
-    from dbull.store import Manifest, ModelFolder
+    from dbull.store import Manifest
 
 MOST_CHANGES = 40  # lines of a comparison for people
 
@@ -26,13 +25,17 @@ def history(model: Model, as_json: AsJson = False) -> None:
 
     Example: `dbull history model`
     """
-    folder = _folder(model)
+    from dbull.store import ModelFolder
+
+    folder = ModelFolder(model)
+    folder.number()  # refuses a folder without a model
     rows: list[dict[str, Any]] = []
     for entry in folder.history():
         row: dict[str, Any] = {"generation": entry.generation}
         if (kept := entry.manifest) is not None:
             row |= {"time": kept.time, "note": _note(kept), "rows": kept.rows, "ids_given": kept.ids_given}
-            row["bytes"] = _size(folder.folder(entry.generation))
+            files = os.scandir(folder.folder(entry.generation))
+            row["bytes"] = sum(file.stat(follow_symlinks=False).st_size for file in files)
         rows.append({**row, "problem": entry.problem})
     columns = ("generation", "time", "note", "rows", "ids_given", "bytes")
     show_rows(rows, (*columns, "problem") if any(row["problem"] for row in rows) else columns, as_json)
@@ -117,12 +120,12 @@ def check(model: Model, as_json: AsJson = False) -> None:
     Example: `dbull check model`
     """
     from dbull.methods.storage import load
-    from dbull.store import Finding
+    from dbull.store import Finding, ModelFolder
 
-    folder = _folder(model)
-    report = folder.check()
+    folder = ModelFolder(model)
+    newest, report = folder.number(), folder.check()
     problems = list(report.problems)
-    if folder.latest() in report.sound:
+    if newest in report.sound:
         try:
             load(model, events=False)
         except ModelFileError as error:  # every file is as it was written, and yet it is no model of ours
@@ -150,22 +153,7 @@ def check(model: Model, as_json: AsJson = False) -> None:
         raise Exit(ExitCode.MODEL_DAMAGED)
 
 
-def _folder(model: Path) -> "ModelFolder":
-    """Return a folder that holds a model."""
-    from dbull.store import ModelFolder
-
-    folder = ModelFolder(model)
-    if not folder.generations():
-        raise ModelFileError(f"{model}: there is no model here; name the folder of a model, or learn one")
-    return folder
-
-
 def _note(manifest: "Manifest") -> str:
     if manifest.restores is None:
         return manifest.note
     return f"back to {manifest.restores}" + (f": {manifest.note}" if manifest.note else "")
-
-
-def _size(folder: Path) -> int:
-    with os.scandir(folder) as files:
-        return sum(file.stat(follow_symlinks=False).st_size for file in files)

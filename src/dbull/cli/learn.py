@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Exit, Option
 
 from dbull.cli.exits import ExitCode
-from dbull.cli.options import Data, Key, Model, Quiet
+from dbull.cli.options import Data, Key, Model, Quiet, read_config
 from dbull.cli.output import check_text, drop_output, reader_is_gone, rows_per_cluster, say, show_json, split
 from dbull.cli.progress import Teller, learning_progress
 from dbull.errors import AlreadyLearnedError, DataError, NumericalError, check_known
@@ -58,8 +58,6 @@ class _Options:
 
     def settings(self) -> dict[str, Any]:
         """Return what is to be set, by whatever way."""
-        from dbull.cli.config import read_config
-
         flags = {
             "key": self.key,
             "columns": None if self.columns is None else split(self.columns),

@@ -2,7 +2,7 @@
 
 from dbull.data.dataset import Dataset
 from dbull.data.readers import Chunk, ReadSettings, read_chunks, read_table
-from dbull.data.registry import CatalogueEntry, FileStatus, catalogue, dataset_names, fetch, load, verify
+from dbull.data.registry import CatalogueEntry, catalogue, dataset_names, fetch, load, verify
 from dbull.data.scenarios import Arrival, HeldOut, Scenario, scenario, scenario_names
 
 __all__ = [
@@ -10,7 +10,6 @@ __all__ = [
     "CatalogueEntry",
     "Chunk",
     "Dataset",
-    "FileStatus",
     "HeldOut",
     "ReadSettings",
     "Scenario",

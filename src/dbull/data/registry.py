@@ -184,7 +184,7 @@ def fetch(name: str, folder: Path | str | None = None, progress: Progress | None
             files.missing_message(name, recipe.subfolder, missing, folder, can_get=False)
             + f". It cannot be downloaded: {recipe.summary}; source: {recipe.source}"
         )
-    return download_files(recipe.download, files.write_root(folder) / recipe.subfolder, progress)
+    return download_files(recipe.download, files.roots(folder)[0] / recipe.subfolder, progress)
 
 
 def _recipe(name: str) -> Recipe:

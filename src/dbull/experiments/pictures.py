@@ -178,16 +178,14 @@ def _shown(learner: "DBULL") -> tuple[dict[int, str], str]:
 def _brightness(values: Floats, rows: NDArray[Any]) -> Floats:
     """Return values as grey or colour, 0 to 1, on one scale for all images: that of the rows."""
     lowest, highest = float(rows.min()), float(rows.max())
-    scaled: Floats = np.clip((values - lowest) / (highest - lowest if highest > lowest else 1.0), 0.0, 1.0)
-    return scaled
+    return np.asarray(((values - lowest) / (highest - lowest if highest > lowest else 1.0)).clip(0.0, 1.0))
 
 
 def _deviations(values: Floats, rows: NDArray[Any]) -> Floats:
     """Return values as standard deviations from the mean of the rows by column; 0 where nothing varies."""
     spread = rows.std(0, dtype=np.float64)
     offsets = values - rows.mean(0, dtype=np.float64)
-    deviations: Floats = np.where(spread > 0, offsets / np.where(spread > 0, spread, 1.0), 0.0)
-    return deviations
+    return np.where(spread > 0, offsets / np.where(spread > 0, spread, 1.0), 0.0)
 
 
 def _drawable(image_shape: Shape) -> tuple[int, ...] | None:
@@ -225,17 +223,16 @@ def _mosaic(images: Floats) -> tuple[Floats, int]:
 
 def _flattened(codes: Floats, seed: int) -> tuple[Floats, str]:
     """Return a place in the plane for each code, (N, 2), and how it was found."""
+    from sklearn.decomposition import PCA
+    from sklearn.manifold import TSNE
+    from threadpoolctl import threadpool_limits
+
     n_rows, n_dims = codes.shape
     if n_dims <= 2:
         return np.pad(codes, ((0, 0), (0, 2 - n_dims))), "places are the codes themselves"
     if n_rows < FEWEST_FOR_TSNE:
-        centred = codes - codes.mean(0)
-        axes = np.linalg.svd(centred, full_matrices=False)[2][:2]
-        axes *= np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(1)])[:, None]  # either sign is right
-        return np.pad(centred @ axes.T, ((0, 0), (0, 2 - len(axes)))), "PCA of the codes"
-    from sklearn.manifold import TSNE
-    from threadpoolctl import threadpool_limits
-
+        plane = PCA(min(2, n_rows), svd_solver="full").fit_transform(codes)
+        return np.pad(plane, ((0, 0), (0, 2 - plane.shape[1]))), "PCA of the codes"
     # Half of the usual steps shows the clusters of many rows as well, in half the time.
     # One thread: several add up in an order of their own.
     layout = TSNE(init="pca", max_iter=500 if n_rows > 1000 else 1000, random_state=seed)

@@ -16,7 +16,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -117,21 +117,14 @@ class Result:
     folder: Path
     settings: Record
     final: Record
+    # Of the settings, those that name the run; the method by its label.
+    scenario: str = field(init=False)
+    method: str = field(init=False)
+    seed: int = field(init=False)
 
-    @property
-    def scenario(self) -> str:
-        """Name of the scenario."""
-        return str(self.settings["scenario"])
-
-    @property
-    def method(self) -> str:
-        """Label of the method."""
-        return str(self.settings["method"])
-
-    @property
-    def seed(self) -> int:
-        """Seed of scenario and method."""
-        return int(self.settings["seed"])
+    def __post_init__(self) -> None:
+        for name in ("scenario", "method", "seed"):
+            object.__setattr__(self, name, self.settings[name])
 
 
 def find_results(folders: Iterable[Path]) -> tuple[list[Result], list[Path]]:

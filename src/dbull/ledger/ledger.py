@@ -120,7 +120,11 @@ class Ledger:
         """Give a cluster a name, or take it away with None."""
         record = self._living(cluster)
         if name is not None:
-            self._check_name(name, record.id)
+            if not isinstance(name, str) or not name.strip():
+                raise SettingsError(f"a cluster's name must be a text that is not empty, got {name!r}")
+            for r in self._records.values():
+                if r.living and r.name == name and r.id != record.id:
+                    raise SettingsError(f"cluster {r.id} has the name {name!r}; choose another or merge them")
         self._put(replace(record, name=name))
         self._happened("rename", (record.id,), record.rows, before=record.name, after=name)
 
@@ -228,15 +232,6 @@ class Ledger:
             there = list(self.living_ids)
             raise SettingsError(f"cluster {record.id} was merged into {into}; there are {there}")
         return record
-
-    def _check_name(self, name: str, besides: int) -> None:
-        if not isinstance(name, str) or not name.strip():
-            raise SettingsError(f"a cluster's name must be a text that is not empty, got {name!r}")
-        for record in self._records.values():
-            if record.living and record.name == name and record.id != besides:
-                raise SettingsError(
-                    f"cluster {record.id} has the name {name!r}; choose another or merge them"
-                )
 
 
 _DOCUMENT: dict[str, Reader] = {

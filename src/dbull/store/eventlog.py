@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from dbull.documents import dump_line, parse_document
+from dbull.documents import dump_document, parse_document
 from dbull.errors import ModelFileError
 from dbull.store import layout
 from dbull.store.layout import DOCUMENT_BYTES, EVENTS, damaged, generation_name, open_regular
@@ -28,8 +28,8 @@ _LINE = re.compile(rb'\{"generation": ([1-9]\d{0,18}), ', re.ASCII)
 
 def event_lines(number: int, events: Sequence[Any]) -> bytes:
     """Return the text of a generation's events.jsonl."""
-    lines = (dump_line({"generation": number, **event}, f"events[{i}]") for i, event in enumerate(events))
-    return b"".join(lines)
+    told = ({"generation": number, **event} for event in events)
+    return b"".join(dump_document(line, f"events[{i}]", indent=None) for i, line in enumerate(told))
 
 
 def own_events(model: Path, manifest: Manifest) -> bytes:

@@ -78,13 +78,29 @@ class ModelFolder:
         """Return the newest generation, None where there is no model yet."""
         return max(self.generations(), default=None)
 
+    def number(self, generation: int | None = None) -> int:
+        """Return the number of a generation, the newest if none is named; refuse what is not there."""
+        latest = self.latest()
+        if latest is None:
+            raise ModelFileError(
+                f"{self.path}: there is no model here; name the folder of a model, or learn one"
+            )
+        number = latest if generation is None else generation
+        if not isinstance(number, int) or isinstance(number, bool):
+            raise SettingsError(f"a generation is a whole number, got {number!r:.50}")
+        if generation_number(generation_name(number)) is None or not os.path.lexists(self.folder(number)):
+            raise SettingsError(
+                f"{self.path}: there is no generation {number}; there are {ranges(self.generations())}"
+            )
+        return number
+
     def check_writable(self) -> None:
         """Refuse early, by ModelWriteError, a folder that cannot be written to, so that no work is lost."""
         check_writable(self.path)
 
     def manifest(self, generation: int | None = None) -> Manifest:
         """Return the manifest of a generation, the newest if none is named."""
-        return read_manifest(self.path, self._number(generation))
+        return read_manifest(self.path, self.number(generation))
 
     def folder(self, generation: int) -> Path:
         """Return the folder of a generation."""
@@ -97,7 +113,13 @@ class ModelFolder:
         """
         manifest = self.manifest(generation)
         if generation is not None:
-            self._check_kept(generation)
+            with suppress(ModelFileError):  # a damaged newest says so itself
+                oldest = self.manifest().oldest
+                if generation < oldest:
+                    raise SettingsError(
+                        f"{self.path}: generation {generation} was pruned, only its history is left; name "
+                        f"one from {oldest} on"
+                    )
         verify_files(self.path, manifest)
         return manifest
 
@@ -264,31 +286,6 @@ class ModelFolder:
     def check(self) -> CheckReport:
         """Verify every generation, their order and the event log; list what is wrong and how to mend it."""
         return check_folder(self)
-
-    def _number(self, generation: int | None) -> int:
-        latest = self.latest()
-        if latest is None:
-            raise ModelFileError(
-                f"{self.path}: there is no model here; name the folder of a model, or learn one"
-            )
-        number = latest if generation is None else generation
-        if not isinstance(number, int) or isinstance(number, bool):
-            raise SettingsError(f"a generation is a whole number, got {number!r:.50}")
-        if generation_number(generation_name(number)) is None or not os.path.lexists(self.folder(number)):
-            raise SettingsError(
-                f"{self.path}: there is no generation {number}; there are {ranges(self.generations())}"
-            )
-        return number
-
-    def _check_kept(self, number: int) -> None:
-        """Say of a pruned generation that it is one."""
-        with suppress(ModelFileError):  # a damaged newest says so itself
-            oldest = self.manifest().oldest
-            if number < oldest:
-                raise SettingsError(
-                    f"{self.path}: generation {number} was pruned, only its history is left; name one "
-                    f"from {oldest} on"
-                )
 
     def _parent(self, parent: Manifest | int | None) -> Manifest:
         """Return the manifest of a parent as it is on disk, if the next generation can be written on it."""

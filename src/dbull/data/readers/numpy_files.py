@@ -63,11 +63,10 @@ def _read_header(stream: IO[bytes], where: str) -> tuple[tuple[int, ...], bool, 
     try:
         version = npy_format.read_magic(stream)
         read = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
-        shape, fortran_order, dtype = read(stream)
+        return read(stream)
     # A header is a Python literal, and so is the type named in it: it fails as damaged Python does.
     except (ValueError, TypeError, SyntaxError, EOFError, tokenize.TokenError) as error:
         raise DataError(f"{where}: not an array in .npy format ({error})") from error
-    return shape, fortran_order, dtype
 
 
 def _rows(
@@ -88,9 +87,7 @@ def _rows(
 class _Layout:
     """What the columns of an array are called and how its rows become chunks."""
 
-    def __init__(
-        self, shape: tuple[int, ...], dtype: np.dtype[Any], settings: ReadSettings, where: str
-    ) -> None:
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], settings: ReadSettings, where: str):
         if not shape:
             raise DataError(
                 f"{where}: a single number is not a table; expected an array of at least one dimension"
