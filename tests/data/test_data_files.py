@@ -2,6 +2,7 @@ import gzip
 import hashlib
 import lzma
 import struct
+import tracemalloc
 
 import pytest
 
@@ -99,3 +100,15 @@ def test_a_huge_size_in_the_trailer_reserves_no_memory(tmp_path):
     path.write_bytes(gzip.compress(CONTENT, mtime=0)[:-4] + struct.pack("<I", 0xFFFFFFFF))
     with pytest.raises(DataError, match="truncated or damaged"):
         read_content(path)
+
+
+def test_a_content_that_unpacks_to_very_much_is_hashed_in_pieces(tmp_path):
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress(bytes(100 << 20), 9, mtime=0))
+    tracemalloc.start()
+    try:
+        with pytest.raises(DataError, match="not the file it should be"):
+            matching_digest(path, DataFile("a.gz", content=("0" * 64,)))
+        assert tracemalloc.get_traced_memory()[1] < 10 << 20
+    finally:
+        tracemalloc.stop()

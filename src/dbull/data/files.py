@@ -26,6 +26,7 @@ else:
 _FACTS = Path(__file__).with_name("catalogue.toml").read_text(encoding="utf-8")
 CATALOGUE: dict[str, Any] = tomllib.loads(_FACTS)
 _BLOCK = 1 << 20
+_DAMAGED = (zlib.error, gzip.BadGzipFile, lzma.LZMAError, EOFError)
 _ALGORITHM_BY_LENGTH = {64: "sha256", 32: "md5"}
 _MAX_DEFLATE_RATIO = 1032  # of the format itself: a damaged size field must not reserve gigabytes
 
@@ -63,10 +64,7 @@ def cache_root() -> Path:
 
 
 def roots(folder: Path | str | None = None) -> tuple[Path, ...]:
-    """Return the folders to search: the explicit one alone, else `DBULL_DATA`, then the user's cache.
-
-    Downloads go to the first.
-    """
+    """Return the folders to search, the first for downloads: `folder`, else `DBULL_DATA` and the cache."""
     if folder is not None:
         return (Path(folder).expanduser(),)
     from_environment = os.environ.get("DBULL_DATA")
@@ -119,12 +117,13 @@ def matching_digest(path: Path, file: DataFile) -> str:
 
 def _digest(path: Path, algorithm: str, unpacked: bool = False) -> str:
     digest = hashlib.new(algorithm, usedforsecurity=False)
-    if unpacked:
-        digest.update(read_content(path))
-    else:
-        with path.open("rb") as stream:  # which may have gigabytes
+    opened: Any = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open) if unpacked else open
+    try:
+        with opened(path, "rb") as stream:  # in pieces: what comes in place of a file may unpack without end
             while block := stream.read(_BLOCK):
                 digest.update(block)
+    except _DAMAGED as error:
+        raise DataError(f"{path}: truncated or damaged ({error}); delete it and get it again") from error
     return digest.hexdigest()
 
 
@@ -158,7 +157,7 @@ def read_content(path: Path) -> bytes:
             return content if len(content) == size else gzip.decompress(data)
         if path.suffix == ".xz":
             return lzma.decompress(data)
-    except (zlib.error, gzip.BadGzipFile, lzma.LZMAError, EOFError) as error:
+    except _DAMAGED as error:
         refuse_impostor(path)
         raise DataError(f"{path}: truncated or damaged ({error}); delete it and get it again") from error
     return data
