@@ -9,15 +9,16 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from numbers import Real
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Value = TypeVar("Value", float, str)
 
 # What pandas takes as missing in a file, in the same spelling: "none" and "na" are words.
 MISSING = frozenset(
@@ -66,7 +67,7 @@ def _tidy_cell(cell: Any) -> Any:
     if isinstance(cell, str):
         cell = cell.strip()
         return None if cell in MISSING else cell
-    if cell is None or isinstance(cell, list | tuple | np.ndarray | dict):
+    if cell is None or isinstance(cell, (list, tuple, np.ndarray, dict)):
         return cell
     if isinstance(cell, np.generic):
         unit = {"M": "M8[us]", "m": "m8[us]"}.get(cell.dtype.kind)
@@ -87,7 +88,9 @@ def present(cells: NDArray[Any]) -> NDArray[np.bool_]:
 
 def read_numbers(cells: NDArray[Any]) -> Reading:
     """Read numbers, also where they are written as text; infinite ones cannot be read."""
-    return _kept(cells, cells.astype(np.float64)) if cells.dtype.kind in "biuf" else _each(cells, _number)
+    return (
+        _kept(cells, cells.astype(np.float64)) if cells.dtype.kind in "biuf" else _each_number(cells, _number)
+    )
 
 
 def read_flags(cells: NDArray[Any]) -> Reading:
@@ -95,7 +98,7 @@ def read_flags(cells: NDArray[Any]) -> Reading:
     if cells.dtype.kind in "biuf":
         numbers = cells.astype(np.float64)
         return Reading(np.where(np.isnan(numbers), np.nan, (numbers != 0).astype(np.float64)))
-    return _each(cells, _flag)
+    return _each_number(cells, _flag)
 
 
 def read_dates(cells: NDArray[Any], epoch: str = "") -> Reading:
@@ -104,14 +107,9 @@ def read_dates(cells: NDArray[Any], epoch: str = "") -> Reading:
         days = cells.astype("M8[us]").astype(np.int64) / (DAY * 1e6)
         return Reading(np.where(np.isnat(cells), np.nan, days))
     if not epoch:
-        return _each(cells, _days)
+        return _each_number(cells, _days)
     numbers = read_numbers(cells)
-    days = numbers.values / (EPOCHS[epoch] * DAY)
-    if numbers.n_unreadable:  # a column of both
-        dates = _each(cells, lambda cell: _days(cell) if _number(cell) is None else 0.0)
-        days = np.where(np.isnan(numbers.values), dates.values, days)
-        return Reading(days, dates.n_unreadable, dates.example)
-    return Reading(days)
+    return replace(numbers, values=numbers.values / (EPOCHS[epoch] * DAY))
 
 
 def read_vectors(cells: NDArray[Any], width: int) -> Reading:
@@ -119,33 +117,19 @@ def read_vectors(cells: NDArray[Any], width: int) -> Reading:
     if cells.ndim == 2 and cells.shape[1] == width:
         return _kept(cells, cells.astype(np.float64))
     found = np.full((len(cells), width), np.nan)
-    n_unreadable, example = 0, None
+    unreadable = []
     for i, cell in enumerate(cells):
         numbers = None if cell is None else _numbers(cell, width)
         if numbers is not None:
             found[i] = numbers
         elif cell is not None:
-            n_unreadable, example = n_unreadable + 1, cell if example is None else example
-    return Reading(found, n_unreadable, example)
+            unreadable.append(cell)
+    return Reading(found, len(unreadable), next(iter(unreadable), None))
 
 
 def read_labels(cells: NDArray[Any]) -> list[str | None]:
     """Return the name of each value, the same for 4, 4.0, "4" and "4.0"; None for missing."""
-    names: dict[Any, str] = {}
-    found: list[str | None] = []
-    listed = cells.astype("M8[us]").tolist() if cells.dtype.kind == "M" else cells.tolist()
-    for cell, is_there in zip(listed, present(cells), strict=True):
-        if not is_there:
-            found.append(None)
-            continue
-        try:
-            key = (type(cell), cell)
-            if key not in names:
-                names[key] = _label(cell)
-            found.append(names[key])
-        except TypeError:  # lists have no hash
-            found.append(_label(cell))
-    return found
+    return _each(cells, _label)
 
 
 def count_values(values: Iterable[Any]) -> tuple[Counter[Any], bool]:
@@ -171,6 +155,15 @@ def epoch_of(cells: NDArray[Any]) -> str:
     return ""
 
 
+def width_of(cells: NDArray[Any]) -> int:
+    """Return the length that most of the lists in a column have, 0 if there are no lists."""
+    if cells.ndim == 2:
+        return int(cells.shape[1])
+    listed = cells if cells.dtype == object else ()
+    widths = Counter(len(cell) for cell in listed if isinstance(cell, (list, tuple, np.ndarray)))
+    return max(widths.most_common(1), default=(0, 0))[0]
+
+
 def _kept(cells: NDArray[Any], numbers: Floats) -> Reading:
     """Take out what is infinite or beyond every measurement."""
     bad = np.abs(numbers) > LARGEST
@@ -179,32 +172,38 @@ def _kept(cells: NDArray[Any], numbers: Floats) -> Reading:
     return Reading(np.where(bad, np.nan, numbers), int(bad.sum()), cells[bad][0].item())
 
 
-def _each(cells: NDArray[Any], read: Callable[[Any], float | None]) -> Reading:
-    """Read cells one by one, equal ones once."""
-    known: dict[Any, float | None] = {}
-    found = np.full(len(cells), np.nan)
-    n_unreadable, example = 0, None
-    for i, cell in enumerate(cells.tolist()):
-        if cell is None:
+def _each(cells: NDArray[Any], read: Callable[[Any], Value | None]) -> list[Value | None]:
+    """Read cells one by one, equal ones once; None for what is missing or cannot be read."""
+    known: dict[Any, Value | None] = {}
+    found: list[Value | None] = []
+    there = present(cells).tolist()
+    if cells.dtype.kind == "M":  # finer ones would be listed as numbers
+        cells = cells.astype("M8[us]")
+    for cell, is_there in zip(cells.tolist(), there, strict=True):
+        if not is_there:
+            found.append(None)
             continue
         try:
             key = (type(cell), cell)  # True is 1 to a dict
             if key not in known:
                 known[key] = read(cell)
-            value = known[key]
-        except TypeError:
-            value = None
-        if value is not None:
-            found[i] = value
-        elif cell == cell:
-            n_unreadable, example = n_unreadable + 1, cell if example is None else example
-    return Reading(found, n_unreadable, example)
+            found.append(known[key])
+        except TypeError:  # lists have no hash
+            found.append(read(cell))
+    return found
+
+
+def _each_number(cells: NDArray[Any], read: Callable[[Any], float | None]) -> Reading:
+    values = np.array(_each(cells, read), dtype=np.float64)  # None becomes NaN
+    unreadable = np.isnan(values) & present(cells)
+    return Reading(values, int(unreadable.sum()), next(iter(cells[unreadable].tolist()), None))
 
 
 def _number(cell: Any) -> float | None:
     try:
         if isinstance(cell, str):
-            text = cell.replace(",", "") if _GROUPED.fullmatch(cell) else cell
+            text = cell.strip("$€£¥% ")
+            text = text.replace(",", "") if _GROUPED.fullmatch(text) else text
             value = float(text) if _NUMBER.fullmatch(text) else math.nan
         elif isinstance(cell, datetime.timedelta):
             value = cell.total_seconds()
@@ -257,6 +256,8 @@ def _label(cell: Any) -> str:
         return str(cell).lower()
     if isinstance(cell, float) and cell.is_integer() and abs(cell) < 1e15:
         return str(int(cell))
+    if isinstance(cell, datetime.timedelta):
+        return str(cell.total_seconds())
     text = cell.isoformat() if isinstance(cell, datetime.date) else str(cell)
     whole = _WHOLE.fullmatch(text)
     return whole[1] if whole else text

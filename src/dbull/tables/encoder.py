@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbull.documents import check_fields, fail, list_of, mapping, number, one_of, text, whole
+from dbull.documents import check_fields, fail, list_of, mapping, number, object_of, one_of, text, whole
 from dbull.errors import DataError
 from dbull.tables.cells import Floats, tidy
 from dbull.tables.frames import Columns, columns_of
@@ -47,12 +47,12 @@ class _Column:
         if self.flagged:
             yield Feature(*of, "missing", "share", self.missing_share, missing_spread(self.missing_share))
 
-    def encode(self, cells: NDArray[Any], tell: Callable[[str], object]) -> Floats:
+    def encode(self, cells: NDArray[Any], notices: list[str]) -> Floats:
         """Return the features of cells, (n, width)."""
         reading = self.part.raw(cells)
         raw = reading.values.reshape(len(cells), len(self.means))
         if reading.n_unreadable:
-            tell(
+            notices.append(
                 f"column {self.name!r}: {reading.n_unreadable} of {len(cells)} values cannot be read as "
                 f"{self.role}, such as {reading.example!r:.50}; they count as missing"
             )
@@ -117,25 +117,28 @@ class ColumnEncoder:
         `tell` is called with each notice about what is not as it was in the first data: columns that are new
         or missing, values that cannot be read. Without it, notices are warnings.
         """
-        columns = columns_of(frame)
-        tell = tell or (lambda notice: warnings.warn(notice, UserWarning, stacklevel=4))
+        columns, notices = columns_of(frame), list[str]()
         absent = [column for column in self._columns if column.name not in columns]
         _refuse_absent([column.name for column in absent if not column.missing_share], columns)
         if len(absent) == len(self._columns):
             raise DataError("none of the columns of the first data is there; is this another table?")
-        for column in absent:
-            tell(f"column {column.name!r} is not there: all of its values count as missing")
+        notices += [f"column {c.name!r} is not there: all of its values count as missing" for c in absent]
         new = [name for name in columns if name not in {*self.left_out, *(c.name for c in self._columns)}]
         if new:
-            tell(f"new columns are ignored: {', '.join(map(repr, new[:20]))}")
+            notices.append(f"new columns are ignored: {', '.join(map(repr, new[:20]))}")
         n_rows = len(next(iter(columns.values())))
-        nothing = np.full(n_rows, None)
         rows = np.empty((n_rows, len(self.features)), dtype=np.float32)
         start = 0
         for column in self._columns:
-            part = column.encode(tidy(columns.get(column.name, nothing)), tell)
+            cells = tidy(columns.get(column.name, np.full(n_rows, None)))
+            part = column.encode(cells, notices)
             rows[:, start : start + part.shape[1]] = np.clip(part, -LARGEST, LARGEST)
             start += part.shape[1]
+        for notice in notices:
+            if tell is None:
+                warnings.warn(notice, UserWarning, stacklevel=2)
+            else:
+                tell(notice)
         return rows
 
     def to_document(self) -> tuple[dict[str, Any], Arrays]:
@@ -199,6 +202,6 @@ def _refuse_absent(names: list[str], columns: Columns) -> None:
 _COLUMN = {"name": text, "role": one_of((*PARTS,)), "missing_share": number}
 _DOCUMENT = {
     "version": whole,
-    "columns": list_of(lambda value, where: check_fields(value, where, {**_COLUMN, "part": mapping})),
+    "columns": list_of(object_of({**_COLUMN, "part": mapping})),
     "left_out": list_of(text),
 }

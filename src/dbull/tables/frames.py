@@ -58,26 +58,28 @@ def _checked(names: Iterable[Any], columns: Iterable[Any]) -> Columns:
 def _array(column: Any) -> NDArray[Any]:
     """Return one column as an array; what is masked becomes None."""
     if isinstance(column, np.ma.MaskedArray):
-        return np.asarray(np.ma.filled(column.astype(object), None))
+        cells: NDArray[Any] = column.data.astype(object)
+        cells[np.ma.getmaskarray(column)] = None
+        return cells
     if isinstance(column, np.ndarray):
         return column
     if hasattr(column, "to_numpy"):
-        array: NDArray[Any] = np.asarray(_on_the_wall(column).to_numpy())
-        return array
+        return np.asarray(_plain(column).to_numpy())
     if isinstance(column, str | bytes) or not isinstance(column, Iterable):
         raise DataError(f"a column must be a list or an array, got {type(column).__name__}")
     # Lists of lists must not become a matrix, nor numbers beside texts texts.
     return np.fromiter(column, dtype=object)
 
 
-def _on_the_wall(column: Any) -> Any:
-    """Return a column of times without their zone, each library in its own words."""
-    if getattr(column, "dtype", None) is not None:
-        kind = column.dtype
-        if getattr(kind, "tz", None) is not None:  # pandas
-            return column.dt.tz_localize(None)
-        if getattr(kind, "time_zone", None) is not None:  # polars
-            return column.dt.replace_time_zone(None)
-    elif getattr(getattr(column, "type", None), "tz", None) is not None:
-        return importlib.import_module("pyarrow.compute").local_timestamp(column)
-    return column
+def _plain(column: Any) -> Any:
+    """Return times without their zone, and values in place of a dictionary, each library in its own words."""
+    kind: Any = getattr(column, "dtype", getattr(column, "type", None))
+    if hasattr(kind, "index_type"):  # of pyarrow, whose arrays lose what is missing in a dictionary
+        return column.cast(kind.value_type)
+    if getattr(kind, "time_zone", None) is not None:  # polars
+        return column.dt.replace_time_zone(None)
+    if getattr(kind, "tz", None) is None:
+        return column
+    if hasattr(column, "dt"):  # pandas
+        return column.dt.tz_localize(None)
+    return importlib.import_module("pyarrow.compute").local_timestamp(column)

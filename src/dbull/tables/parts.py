@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dbull.documents import Reader, fail, list_of, mapping, number, one_of, text, value_that, whole
+from dbull.documents import Reader, fail, list_of, mapping, number, one_of, text, value_that
 from dbull.tables.cells import (
     EPOCHS,
     Floats,
@@ -24,6 +24,7 @@ from dbull.tables.cells import (
     read_labels,
     read_numbers,
     read_vectors,
+    width_of,
 )
 from dbull.tables.scales import CURVES, Curve, block_spread, number_spread
 from dbull.tables.topics import fit_topics
@@ -269,7 +270,7 @@ class _Vector(Part):
     """
 
     width: int
-    fields: ClassVar = {"width": whole}
+    fields: ClassVar = {"width": value_that(lambda n: type(n) is int and 0 < n <= MOST_WIDTH, "a width")}
 
     @classmethod
     def fit(cls, cells: NDArray[Any]) -> Part:
@@ -284,20 +285,6 @@ class _Vector(Part):
 
     def spread(self, raw: Floats) -> Any:
         return block_spread(raw, self.reach, variance=math.sqrt(self.width))
-
-    @classmethod
-    def restored(cls, values: dict[str, Any], arrays: Arrays, where: str) -> Part:
-        if not 0 < values["width"] <= MOST_WIDTH:
-            fail(where, f"vectors of {values['width']} numbers")
-        return cls(**values)
-
-
-def width_of(cells: NDArray[Any]) -> int:
-    """Return the length that most of the lists in a column have, 0 if there are no lists."""
-    if cells.ndim == 2:
-        return int(cells.shape[1])
-    lists = (cell for cell in cells if isinstance(cell, list | tuple | np.ndarray))
-    return max(Counter(map(len, lists)).most_common(1), default=(0, 0))[0]
 
 
 PARTS: dict[str, type[Part]] = {

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,6 @@ from dbull.errors import check_known
 from dbull.tables.cells import (
     FLAGS,
     MOST_COUNTED,
-    Floats,
     Reading,
     count_values,
     epoch_of,
@@ -25,16 +25,18 @@ from dbull.tables.cells import (
     read_dates,
     read_labels,
     read_numbers,
+    read_vectors,
     tidy,
+    width_of,
 )
 from dbull.tables.frames import columns_of
-from dbull.tables.parts import cycles_of, frequent_levels, width_of
+from dbull.tables.parts import cycles_of, frequent_levels
 from dbull.tables.scales import FLAGGED_SHARE
 from dbull.tables.words import words_of
 
 ROLES = ("number", "flag", "category", "date", "text", "vector", "key", "ignore")
-READABLE = 0.95  # share of the values from which a column is what they can be read as
-CATEGORY_COVER = 0.5  # share of the rows that frequent values must cover for a category
+UNREADABLE = 0.05  # share of the values up to which a column is what the rest can be read as
+COVER, LEAST_COVER = 0.5, 0.2  # share of rows with frequent values: a category, and if it is nothing else
 UNIQUE_SHARE = 0.9  # of different values, from which they name their rows
 PROSE_WORDS = 8.0  # words per value from which it is prose
 ROW_NUMBERS = 20  # rows from which 0, 1, 2, ... is no coincidence
@@ -74,7 +76,7 @@ def propose_roles(frame: Any, roles: Mapping[str, str] | None = None) -> tuple[C
     return tuple(_propose(name, column, given.get(name)) for name, column in columns.items())
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class _Column:
     """What the rules look at."""
 
@@ -84,17 +86,39 @@ class _Column:
     counts: Counter[str]
     more_distinct: bool
 
+    @cached_property
+    def kinds(self) -> set[type]:
+        """The types of the values."""
+        return set(map(type, self.cells)) if self.cells.dtype.kind == "O" else {self.cells.dtype.type}
+
+    @property
+    def kind(self) -> str:
+        """Their type in words."""
+        first = next(iter(self.kinds))
+        if len(self.kinds) > 1:
+            return "values of several types"
+        words = {str: "text", bool: "true or false", int: "whole numbers", float: "numbers"}
+        array_words = {
+            "b": "true or false",
+            "f": "numbers",
+            "M": "dates",
+            "O": words.get(first, first.__name__),
+        }
+        return array_words.get(self.cells.dtype.kind, "whole numbers")
+
+    @cached_property
+    def cover(self) -> float:
+        """The share of the rows that have one of the frequent values."""
+        levels = frequent_levels(self.counts, len(self.cells))
+        return sum(self.counts[level] for level in levels) / len(self.cells)
+
+    def called(self, what: str) -> str:
+        """Return a type, and whether it is written as text."""
+        return f"{what} as text" if self.kinds == {str} else what
+
     def named(self, words: set[str]) -> bool:
-        found = {word.casefold() for word in _NAME_WORD.findall(self.name)}
-        return not found.isdisjoint(words)
-
-    @property
-    def n(self) -> int:
-        return len(self.cells)
-
-    @property
-    def unique(self) -> bool:
-        return max(self.counts.values()) == 1
+        """Tell whether one of these words is in the name."""
+        return not words.isdisjoint(word.casefold() for word in _NAME_WORD.findall(self.name))
 
     def mean(self, measure: Callable[[str], float]) -> float:
         """Return the mean of a measure of the values, each different value looked at once."""
@@ -104,106 +128,30 @@ class _Column:
         """Return the share of the values that a pattern matches."""
         return self.mean(lambda label: pattern.fullmatch(label) is not None)
 
+    def unreadable(self, read: Callable[[NDArray[Any]], Reading]) -> float:
+        """Return the share of the values that cannot be read so, each different value looked at once."""
+        found = read(np.fromiter(self.counts, dtype=object, count=len(self.counts))).values
+        return float(np.average(np.isnan(found), weights=list(self.counts.values())))
 
-# The role, the type seen, how many of the present values cannot be read so, and a reason.
-_Verdict = tuple[str, str, int, str]
+
+# The role, the type seen, the share of the present values that cannot be read so, and a reason.
+_Verdict = tuple[str, str, float, str]
 
 
 def _propose(name: str, column: NDArray[Any], given: str | None) -> ColumnRole:
     cells = tidy(column)
     there = present(cells)
     n_rows, n_present = len(cells), int(there.sum())
-    cells = cells[there]
-    counts, more = _count_labels(cells)
-    found = _Column(name, cells, n_rows - n_present, counts, more)
-    role, seen, n_unreadable, reason = _judge(found)
+    counts, more = _count_labels(cells[there])
+    found = _Column(name, cells[there], n_rows - n_present, counts, more)
+    role, seen, unreadable, reason = _judge(found)
     if given not in (None, role):
-        role, n_unreadable, reason = str(given), 0, "as asked for"
-    missing_share = (found.n_missing + n_unreadable) / max(n_rows, 1)
+        role, unreadable, reason = str(given), 0.0, "as asked for"
+    missing_share = 1 - (1 - unreadable) * n_present / n_rows if n_rows else 0.0
     becomes = _becomes(role, found) if n_present else ""
     if becomes and missing_share >= FLAGGED_SHARE:
         becomes += ", and whether it is missing"
     return ColumnRole(name, role, seen, missing_share, len(counts), more, becomes, reason)
-
-
-def _judge(column: _Column) -> _Verdict:
-    """Go through the rules; the first that holds decides."""
-    cells, n = column.cells, column.n
-    if n == 0:
-        return "ignore", "nothing", 0, "all values are missing"
-    width = width_of(cells)
-    if width:
-        n_other = 0 if cells.ndim == 2 else sum(not _is_vector(cell, width) for cell in cells)
-        if n_other <= (1 - READABLE) * n:
-            return "vector", f"lists of {width} numbers", n_other, ""
-        return "ignore", "lists", 0, "lists of different lengths, or not of numbers"
-    if isinstance(cells[0], dict | list | tuple | np.ndarray):
-        return "ignore", "nested values", 0, "nested values; give their parts as columns"
-    if len(column.counts) == 1:
-        share = column.n_missing / (n + column.n_missing)
-        if FLAGGED_SHARE <= share <= 1 - FLAGGED_SHARE:  # a mark that some rows have
-            return "category", _kind(cells), 0, "one value or missing"
-        return "ignore", _kind(cells), 0, f"always {next(iter(column.counts))!r:.40}"
-    texts = {label.casefold() for label in column.counts}
-    if cells.dtype.kind == "b" or texts in ({"0", "1"}, {"true", "false"}) or texts <= FLAGS.keys():
-        return "flag", _kind(cells), 0, ""
-    dates = read_dates(cells) if cells.dtype.kind in "OM" else Reading(np.zeros(0), n)
-    if dates.n_unreadable <= (1 - READABLE) * n:
-        return "date", _as_text("dates", cells), dates.n_unreadable, ""
-    numbers = read_numbers(cells)
-    codes = _is_text(cells) and column.share(_LEADING_ZERO) > 0  # 00501 is a zip code
-    if numbers.n_unreadable <= (1 - READABLE) * n and not codes:
-        return _judge_numbers(column, numbers)
-    return _judge_texts(column)
-
-
-def _judge_numbers(column: _Column, reading: Reading) -> _Verdict:
-    numbers = reading.values[~np.isnan(reading.values)]
-    is_whole = bool((numbers == np.floor(numbers)).all())
-    seen = _as_text("whole numbers" if is_whole else "numbers", column.cells)
-    if is_whole and column.unique and column.named(ID_WORDS):
-        return "key", seen, 0, "a different number in each row, named as an id"
-    if is_whole and _are_row_numbers(numbers):
-        return "key", seen, 0, "the numbers of the rows"
-    if column.named(EPOCH_WORDS) and epoch_of(column.cells):
-        return "date", f"{seen} since 1970", reading.n_unreadable, ""
-    if is_whole and column.named(ID_WORDS | CODE_WORDS):
-        if _cover(column) >= CATEGORY_COVER:
-            return "category", seen, 0, "numbers that are codes, by the name"
-        if column.named(ID_WORDS):
-            return "ignore", seen, 0, f"an id that repeats, {_n_values(column)}, few of them frequent"
-    return "number", seen, reading.n_unreadable, ""
-
-
-def _judge_texts(column: _Column) -> _Verdict:
-    seen = _kind(column.cells)
-    n_distinct, n = len(column.counts), column.n
-    if column.share(_DAY_OR_MONTH_FIRST) >= READABLE:
-        return "ignore", seen, 0, "dates whose day and month cannot be told apart; write them as 2013-01-31"
-    unique = column.unique or column.more_distinct or n_distinct >= UNIQUE_SHARE * n
-    if column.share(_UUID) >= READABLE:
-        return ("key" if unique else "ignore"), seen, 0, "ids without a meaning"
-    if _cover(column) >= CATEGORY_COVER:
-        return "category", seen, 0, ""
-    # Texts are told from names and codes by their words: those of texts recur.
-    n_words = column.mean(lambda label: len(label.split()))
-    if n_words >= PROSE_WORDS or (n_words >= 1.5 and _recurring(column) >= 0.5):
-        return "text", seen, 0, ""
-    if unique:
-        return "key", seen, 0, "a different text in almost every row"
-    return "ignore", seen, 0, f"{_n_values(column)}, few of them frequent"
-
-
-def _cover(column: _Column) -> float:
-    """Return the share of the rows that have one of the frequent values."""
-    return sum(column.counts[level] for level in frequent_levels(column.counts, column.n)) / column.n
-
-
-def _recurring(column: _Column) -> float:
-    """Return the share of the texts that have a word which others have too: at least 3, and 0.5 % of all."""
-    counts, _ = count_values(word for label in column.counts for word in set(words_of(label)))
-    common = {word for word, count in counts.items() if count >= max(3, 0.005 * len(column.counts))}
-    return column.mean(lambda label: not common.isdisjoint(words_of(label)))
 
 
 def _count_labels(cells: NDArray[Any]) -> tuple[Counter[str], bool]:
@@ -218,26 +166,86 @@ def _count_labels(cells: NDArray[Any]) -> tuple[Counter[str], bool]:
     return Counter({str(label): count for label, count in named}), len(most) < len(values)
 
 
-def _are_row_numbers(numbers: Floats) -> bool:
-    from_one = numbers[0] in (0, 1) and len(numbers) >= ROW_NUMBERS
-    return bool(from_one and (np.diff(numbers) == 1).all())
+def _judge(column: _Column) -> _Verdict:
+    """Go through the rules; the first that holds decides."""
+    cells, n = column.cells, len(column.cells)
+    if n == 0:
+        return "ignore", "nothing", 0, "all values are missing"
+    width = width_of(cells)
+    if width:
+        unreadable = read_vectors(cells, width).n_unreadable / n
+        if unreadable <= UNREADABLE:
+            return "vector", f"lists of {width} numbers", unreadable, ""
+        return "ignore", "lists", 0, "lists of different lengths, or not of numbers"
+    if not column.kinds.isdisjoint((dict, list, tuple, np.ndarray)):
+        return "ignore", "nested values", 0, "nested values; give their parts as columns"
+    if len(column.counts) == 1:
+        if FLAGGED_SHARE <= column.n_missing / (n + column.n_missing) <= 1 - FLAGGED_SHARE:
+            return "category", column.kind, 0, "one value or missing: a mark that some rows have"
+        return "ignore", column.kind, 0, f"always {next(iter(column.counts))!r:.40}"
+    if {"0", "1"} == column.counts.keys() or FLAGS.keys() >= {label.casefold() for label in column.counts}:
+        return "flag", column.kind, 0, ""
+    unreadable = column.unreadable(read_dates) if cells.dtype.kind in "MO" else 1.0
+    if unreadable <= UNREADABLE:
+        return "date", column.called("dates"), unreadable, ""
+    codes = column.kinds == {str} and column.share(_LEADING_ZERO) > 0  # 00501 is a zip code
+    unreadable = column.unreadable(read_numbers)
+    return _judge_texts(column) if codes or unreadable > UNREADABLE else _judge_numbers(column, unreadable)
 
 
-def _is_vector(cell: Any, width: int) -> bool:
-    try:
-        return bool(np.asarray(cell, dtype=np.float64).shape == (width,))
-    except (TypeError, ValueError):
-        return False
+def _judge_numbers(column: _Column, unreadable: float) -> _Verdict:
+    numbers = read_numbers(column.cells).values
+    numbers = numbers[~np.isnan(numbers)]
+    is_whole = bool((numbers == np.floor(numbers)).all())
+    seen = column.called("whole numbers" if is_whole else "numbers")
+    unique = max(column.counts.values()) == 1
+    if is_whole and unique and column.named(ID_WORDS):
+        return "key", seen, 0, "a different number in each row, named as an id"
+    if is_whole and len(numbers) >= ROW_NUMBERS and numbers[0] in (0, 1) and (np.diff(numbers) == 1).all():
+        return "key", seen, 0, "the numbers of the rows"
+    if column.named(EPOCH_WORDS) and epoch_of(column.cells):
+        return "date", f"{seen} since 1970", unreadable, ""
+    if is_whole and column.named(ID_WORDS | CODE_WORDS):
+        if column.cover >= LEAST_COVER:
+            return "category", seen, 0, "numbers that are codes, by the name"
+        if column.named(ID_WORDS):
+            return "ignore", seen, 0, f"an id that repeats, {_n_values(column)}, few of them frequent"
+    return "number", seen, unreadable, ""
+
+
+def _judge_texts(column: _Column) -> _Verdict:
+    seen = column.kind
+    unique = column.more_distinct or len(column.counts) >= UNIQUE_SHARE * len(column.cells)
+    if column.share(_DAY_OR_MONTH_FIRST) >= 1 - UNREADABLE:
+        return "ignore", seen, 0, "dates whose day and month cannot be told apart; write them as 2013-01-31"
+    if column.share(_UUID) >= 1 - UNREADABLE:
+        return ("key" if unique else "ignore"), seen, 0, "ids without a meaning"
+    if column.cover >= COVER:
+        return "category", seen, 0, ""
+    # Texts are told from names and codes by their words: those of texts recur.
+    n_words = column.mean(lambda label: len(label.split()))
+    if n_words >= PROSE_WORDS or (n_words >= 1.5 and _recurring(column) >= 0.5):
+        return "text", seen, 0, ""
+    if column.cover >= LEAST_COVER:
+        return "category", seen, 0, ""
+    if unique:
+        return "key", seen, 0, "a different text in almost every row"
+    return "ignore", seen, 0, f"{_n_values(column)}, few of them frequent"
+
+
+def _recurring(column: _Column) -> float:
+    """Return the share of the texts that have a word which others have too: at least 3, and 0.5 % of all."""
+    counts, _ = count_values(word for label in column.counts for word in set(words_of(label)))
+    common = {word for word, count in counts.items() if count >= max(3, 0.005 * len(column.counts))}
+    return column.mean(lambda label: not common.isdisjoint(words_of(label)))
 
 
 def _becomes(role: str, column: _Column) -> str:
     """Say what of a column reaches the model."""
     if role == "category":
-        levels = frequent_levels(column.counts, column.n)
+        levels = frequent_levels(column.counts, len(column.cells))
         shown = ", ".join(level[:20] for level in levels[:3]) + (", ..." if len(levels) > 3 else "")
-        return (
-            f"which of {len(levels)} values ({shown}) or another" if levels[1:] else f"whether it is {shown}"
-        )
+        return f"which of {len(levels)} values ({shown}) or another" if levels[1:] else f"is it {shown}"
     if role == "date":
         days = read_dates(column.cells, epoch_of(column.cells)).values
         return ", ".join(["days", *cycles_of(days[~np.isnan(days)])])
@@ -248,20 +256,3 @@ def _becomes(role: str, column: _Column) -> str:
 
 def _n_values(column: _Column) -> str:
     return f"{'more than ' * column.more_distinct}{len(column.counts):,} different values"
-
-
-def _is_text(cells: NDArray[Any]) -> bool:
-    return cells.dtype.kind == "O" and all(isinstance(cell, str) for cell in cells)
-
-
-def _as_text(what: str, cells: NDArray[Any]) -> str:
-    return f"{what} as text" if _is_text(cells) else what
-
-
-def _kind(cells: NDArray[Any]) -> str:
-    """Return the type of values in words."""
-    if cells.dtype.kind != "O":
-        return {"b": "true or false", "f": "numbers", "M": "dates"}.get(cells.dtype.kind, "whole numbers")
-    kinds = {type(cell).__name__ for cell in cells}
-    words = {"str": "text", "bool": "true or false", "int": "whole numbers", "float": "numbers"}
-    return words.get(*kinds, *kinds) if len(kinds) == 1 else "values of several types"

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dbull.documents import check_fields, fail, list_of, value_that, whole
+from dbull.documents import check_fields, fail, list_of, object_of, value_that, whole
 from dbull.errors import SettingsError, check_known
 from dbull.tables.words import words_of
 
@@ -81,6 +81,8 @@ class WordCounts:
         everything = sum((words.counts for words in self._clusters.values()), Counter[str]())
         n_all = sum(words.total for words in self._clusters.values())
         scores = []
+        if mine.total == n_all:  # there is no rest
+            return []
         for word, count in mine.counts.items():
             rest, prior = everything[word] - count, PRIOR_WORDS * everything[word] / n_all
             mine_odds = _log_odds(count + prior, mine.total + PRIOR_WORDS)
@@ -92,15 +94,10 @@ class WordCounts:
 
     def to_document(self) -> dict[str, Any]:
         """Return plain values."""
-        clusters = [
-            {
-                "cluster": cluster,
-                "total": words.total,
-                "taken": words.taken,
-                "words": [[word, n] for word, n in sorted(words.counts.items())],
-            }
-            for cluster, words in self._clusters.items()
-        ]
+        clusters = []
+        for cluster, words in self._clusters.items():
+            listed = [[word, n] for word, n in sorted(words.counts.items())]
+            clusters.append({"cluster": cluster, "total": words.total, "taken": words.taken, "words": listed})
         return {"version": VERSION, "most_words": self.most_words, "clusters": clusters}
 
     @classmethod
@@ -129,25 +126,10 @@ def _log_odds(count: float, total: float) -> float:
 
 def _is_count(value: Any) -> bool:
     """Tell whether a value is a word and how often it occurs, at least once."""
-    return (
-        isinstance(value, list)
-        and len(value) == 2
-        and isinstance(value[0], str)
-        and type(value[1]) is int
-        and value[1] > 0
-    )
+    is_pair = isinstance(value, list) and len(value) == 2
+    return is_pair and isinstance(value[0], str) and type(value[1]) is int and value[1] > 0
 
 
-_cluster = list_of(
-    lambda value, where: check_fields(
-        value,
-        where,
-        {
-            "cluster": whole,
-            "total": whole,
-            "taken": whole,
-            "words": list_of(value_that(_is_count, "a word and how often it occurs")),
-        },
-    )
-)
-_DOCUMENT = {"version": whole, "most_words": whole, "clusters": _cluster}
+_COUNTS = list_of(value_that(_is_count, "a word and how often it occurs"))
+_CLUSTER = object_of({"cluster": whole, "total": whole, "taken": whole, "words": _COUNTS})
+_DOCUMENT = {"version": whole, "most_words": whole, "clusters": list_of(_CLUSTER)}
