@@ -175,6 +175,19 @@ def test_zones_show_the_clock_on_the_wall_in_every_library():
         assert days[0] % 1 == 0.5
 
 
+def test_types_that_few_tables_have():
+    pandas, polars = (pytest.importorskip(name) for name in ("pandas", "polars"))
+    time, nested = datetime.time(5, 17), [{"a": 1}, {"a": 2}]
+    frame = polars.DataFrame({"s": nested, "t": [time] * 2, "l": [[1, 2], [3, 4]]})
+    for table in (frame, frame.to_arrow()):
+        columns = columns_of(table)
+        assert list(tidy(columns["s"])) == nested
+        assert list(tidy(columns["t"])) == ["05:17:00"] * 2
+        assert read_vectors(tidy(columns["l"]), 2).values.tolist() == [[1, 2], [3, 4]]
+    periods = columns_of(pandas.DataFrame({"p": pandas.period_range("2020-02", periods=1, freq="M")}))
+    assert read_dates(tidy(periods["p"])).values[0] == read_dates(cells("2020-02-01")).values[0]
+
+
 def test_lists_stay_lists_and_masks_are_missing():
     columns = columns_of({"v": [[1, 2], [3, 4]], "m": np.ma.array([1, 2], mask=[False, True])})
     assert columns["v"].shape == (2,)

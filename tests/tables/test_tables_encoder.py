@@ -117,6 +117,14 @@ def test_vectors_keep_their_angles():
     np.testing.assert_allclose(rows / rows[0, 0], centred / centred[0, 0], rtol=1e-3, atol=1e-4)
 
 
+def test_vectors_may_lack_some_or_all_numbers():
+    vectors = [[float(i), i % 7.0] for i in range(90)] + [[None, 3.0], None, [1.0]] * 3
+    rows = ColumnEncoder.fit({"v": vectors}).encode({"v": vectors}, tell=lambda notice: None)
+    assert rows.shape == (99, 3)
+    assert rows[90, 0] == 0 != rows[90, 1]
+    np.testing.assert_array_equal(rows[:, 2] > 0, [False] * 90 + [False, True, True] * 3)
+
+
 # --- the curves of numbers
 
 
@@ -130,6 +138,25 @@ def test_curves_by_the_shape_of_the_data():
     }
     for rule, columns in rules.items():
         assert [Curve.of(column).rule for column in columns] == [rule] * len(columns)
+
+
+def test_numbers_three_decades_apart_need_no_tail_for_a_log():
+    small, large = 10 ** np.linspace(-3, -1, 50), np.linspace(300, 900, 50)
+    curve = Curve.of(np.concatenate([small, large]))
+    assert (curve.rule, curve.centre) == ("log", 0)
+    assert curve.unit == pytest.approx(np.quantile([*small, *large], 0.05))
+
+
+def test_numbers_that_are_mostly_one_value():
+    changes = np.where(np.arange(1000) % 20 == 0, np.random.default_rng(0).standard_t(2, 1000), 0.0)
+    curve = Curve.of(changes)
+    assert (curve.rule, curve.centre) == ("robust", 0)
+    assert curve.unit == pytest.approx(np.median(np.abs(changes[changes != 0])))
+    for n_rare in (10, 20, 40):  # of 1000, as a rare flag
+        rare = encoded({"x": np.where(np.arange(1000) < n_rare, np.arange(1000) % 5 + 5, 0)})
+        assert FARTHEST / 2 < np.median(rare[:n_rare]) - rare[-1, 0] <= FARTHEST + 1e-5
+    rounding = 1e6 + np.arange(1000) % 2 * 1e-10
+    assert np.abs(encoded({"x": rounding}, x="number")).max() < 1e-6
 
 
 def test_an_outlier_does_not_flatten_the_rest():
@@ -303,6 +330,8 @@ def test_texts_of_one_topic_lie_together_and_new_words_are_unfamiliar():
         same = np.linalg.norm(rows[topics == topic][:, mine] - rows[topics == topic][0, mine], axis=1)
         other = np.linalg.norm(rows[topics != topic][:, mine] - rows[topics == topic][0, mine], axis=1)
         assert same.max() < other.min()
+    places = np.array([feature.restored(rows[:, i]) for i, feature in parts.values()])
+    np.testing.assert_allclose((places**2).sum(0), 1, atol=1e-4)  # topics and the rest are all of a text
     later = ENCODER.encode({**table(2), "note": [columns["note"][0], "zebras graze quietly"]})
     index, feature = parts["unfamiliar"]
     assert feature.restored(later[:, index]) == pytest.approx([0, 1], abs=0.1)
@@ -389,6 +418,11 @@ def test_what_else_is_refused():
     for extra in ("9.means", "0.more", "means"):
         with pytest.raises(ModelFileError, match="array"):
             ColumnEncoder.from_document(document, {**arrays, extra: np.zeros(1)})
+    for i, field in ((2, "levels"), (3, "cycles")):
+        twice = copy.deepcopy(document)
+        twice["columns"][i]["part"][field][1] = twice["columns"][i]["part"][field][0]
+        with pytest.raises(ModelFileError, match=f"{field}: repeats itself"):
+            ColumnEncoder.from_document(twice, arrays)
     negative = {**arrays, "0.spreads": -arrays["0.spreads"]}
     with pytest.raises(ModelFileError, match="spread"):
         ColumnEncoder.from_document(document, negative)

@@ -5,6 +5,7 @@ A cell that cannot be read as what its column is counts as missing; the reading 
 """
 
 import datetime
+import decimal
 import math
 import re
 from collections import Counter
@@ -30,6 +31,7 @@ EPOCHS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}  # units of a time since 19
 MOST_COUNTED = 100_000  # different values that are counted at once
 DAY = 86_400.0
 
+_KNOWN = (Real, decimal.Decimal, datetime.date, datetime.timedelta)  # anything else is what it prints
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _GROUPED = re.compile(r"[+-]?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]*)?")  # 1,234,567.8
 _WHOLE = re.compile(r"([+-]?[0-9]+)\.0+")
@@ -73,9 +75,10 @@ def _tidy_cell(cell: Any) -> Any:
         unit = {"M": "M8[us]", "m": "m8[us]"}.get(cell.dtype.kind)
         cell = (cell.astype(unit) if unit else cell).item()
     try:
-        return None if cell is None or cell != cell else cell
+        missing = cell is None or bool(cell != cell)
     except (TypeError, ValueError):  # pandas.NA does not say
-        return None
+        missing = True
+    return None if missing else cell if isinstance(cell, _KNOWN) else str(cell)
 
 
 def present(cells: NDArray[Any]) -> NDArray[np.bool_]:
@@ -207,8 +210,8 @@ def _number(cell: Any) -> float | None:
             value = float(text) if _NUMBER.fullmatch(text) else math.nan
         elif isinstance(cell, datetime.timedelta):
             value = cell.total_seconds()
-        else:  # Decimal is no Real
-            value = float(cell) if isinstance(cell, Real) or hasattr(cell, "as_tuple") else math.nan
+        else:
+            value = float(cell) if isinstance(cell, (Real, decimal.Decimal)) else math.nan
     except (ValueError, OverflowError):
         return None
     return value if abs(value) <= LARGEST else None
@@ -254,8 +257,6 @@ def _since_1970(moment: datetime.datetime) -> float:
 def _label(cell: Any) -> str:
     if isinstance(cell, bool):
         return str(cell).lower()
-    if isinstance(cell, float) and cell.is_integer() and abs(cell) < 1e15:
-        return str(int(cell))
     if isinstance(cell, datetime.timedelta):
         return str(cell.total_seconds())
     text = cell.isoformat() if isinstance(cell, datetime.date) else str(cell)

@@ -123,7 +123,8 @@ class ColumnEncoder:
         if len(absent) == len(self._columns):
             raise DataError("none of the columns of the first data is there; is this another table?")
         notices += [f"column {c.name!r} is not there: all of its values count as missing" for c in absent]
-        new = [name for name in columns if name not in {*self.left_out, *(c.name for c in self._columns)}]
+        known = {*self.left_out, *(column.name for column in self._columns)}
+        new = [name for name in columns if name not in known]
         if new:
             notices.append(f"new columns are ignored: {', '.join(map(repr, new[:20]))}")
         n_rows = len(next(iter(columns.values())))

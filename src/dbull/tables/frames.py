@@ -63,7 +63,7 @@ def _array(column: Any) -> NDArray[Any]:
         return cells
     if isinstance(column, np.ndarray):
         return column
-    if hasattr(column, "to_numpy"):
+    if hasattr(column, "to_numpy") and type(getattr(column, "dtype", None)).__name__ != "Struct":
         return np.asarray(_plain(column).to_numpy())
     if isinstance(column, str | bytes) or not isinstance(column, Iterable):
         raise DataError(f"a column must be a list or an array, got {type(column).__name__}")

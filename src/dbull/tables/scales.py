@@ -102,9 +102,9 @@ class Feature:
 
 
 def number_spread(numbers: Floats) -> float:
-    """Return by what numbers are divided: 99 of 100 then lie within FARTHEST of the middle."""
-    low, high = np.quantile(numbers, [0.005, 0.995])
-    spread = max(float(numbers.std()), float(high - low) / (2 * FARTHEST))
+    """Return by what numbers are divided; 99 of 100 then lie within FARTHEST of the median."""
+    low, median, high = np.quantile(numbers, [0.005, 0.5, 0.995])
+    spread = max(float(numbers.std()), float(max(high - median, median - low)) / FARTHEST)
     rounding = 8 * np.finfo(np.float64).eps * float(np.abs(numbers).max())
     return spread if spread > rounding else 1.0
 
