@@ -20,6 +20,7 @@ MAY_IMPORT = {
     "nets": {"probability"},
     "data": set(),
     "metrics": set(),
+    "tables": set(),
     "lifelong": {"probability", "mixture", "nets", "ledger"},
     "codec": {"probability", "mixture", "nets", "ledger", "lifelong"},
     "methods": {"probability", "mixture", "nets", "ledger", "lifelong", "codec", "store"},
@@ -35,6 +36,7 @@ FORBIDDEN = {
     "nets": {"numpy", "scipy", "sklearn"},
     "metrics": {"torch"},
     "data": {"torch"},
+    "tables": {"torch", "pandas", "polars", "pyarrow"},
 }
 
 
