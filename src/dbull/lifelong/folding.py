@@ -9,9 +9,9 @@ from torch import Tensor
 
 from dbull.ledger import ArrivalReport, Newborn
 from dbull.lifelong.codes import CodeMixture
-from dbull.lifelong.groups import mixing, number_clusters, place_newborns
+from dbull.lifelong.groups import join_components, mixing, number_clusters
 from dbull.lifelong.inference import elbo_of
-from dbull.lifelong.neighbourhood import NeighbourGraph, affinity, edge_weights
+from dbull.lifelong.neighbourhood import NeighbourGraph, edge_weights
 from dbull.lifelong.novelty import Calibration, cluster_peak, cluster_scores, cross_scores
 from dbull.lifelong.past import (
     FEWEST_ROWS,
@@ -144,9 +144,9 @@ def _place(state: LearnerState, fit: CodeMixture, arrival: Arrival, s: GraphSett
             replayed = torch.tensor([place[c] for c in arrival.replay.clusters.tolist()], dtype=torch.int64)
             nodes = torch.cat([nodes, replayed])
         sizes = torch.bincount(nodes, minlength=n_nodes)
-        contact = mixing(edge_weights(arrival.graph, nodes, n_nodes), sizes)[:, :n_old]
-        near = affinity(arrival.graph.nearest(s.join_neighbors), nodes, n_nodes)
-        group = place_newborns(near, contact, n_old, s.join, s.mixed_share)
+        edges = edge_weights(arrival.graph, nodes, n_nodes)
+        contact = mixing(edges, sizes)[:, :n_old]
+        group = join_components(edges, sizes, s.join, n_old)
     numbers = number_clusters(group[node_of], fit.labels, n_old)
     n_new = max(0, int(numbers.max()) + 1 - n_old)
     given = state.ledger.ids_given

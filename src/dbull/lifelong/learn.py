@@ -3,7 +3,8 @@
 triage      rows that could only do harm are set aside, rows of another scale are learned apart
 past        replay rows that look like those that are gone; see how much of the data set is new
 graph       neighbours of all rows in memory, replayed ones among them
-represent   train the networks; carry the statistics of the past into the new coordinates
+represent   lay out codes along the graph, the past where it was; train the networks to give them; carry the
+            statistics of the past into the new coordinates
 search      the mixture on the codes: births, merges, laps
 joint       an epoch of the networks under the mixture, a search on the new codes, and again
 done        newborn components join an old cluster, or found a new one; statistics are folded in, once
@@ -21,10 +22,10 @@ from dbull.ledger import ArrivalReport
 from dbull.lifelong.codes import CodeMixture, CodeSearch
 from dbull.lifelong.folding import Arrival, fold_in
 from dbull.lifelong.inference import encode_rows
-from dbull.lifelong.neighbourhood import build_graph
+from dbull.lifelong.neighbourhood import alone_share, build_graph, first_codes, lay_out
 from dbull.lifelong.novelty import Triage, sort_rows
 from dbull.lifelong.past import Past
-from dbull.lifelong.settings import NOVEL_SHARE, LearnSettings, Schedule
+from dbull.lifelong.settings import ALONE_SHARE, NOVEL_SHARE, LearnSettings, Schedule
 from dbull.lifelong.state import LearnerState
 from dbull.lifelong.training import Clock, Progress, Trainer, TrainingRows, decayed, layer_by_layer, represent
 from dbull.mixture.memory import StatsMemory
@@ -55,8 +56,7 @@ def learn(
     # triage
     parts = Triage.all_near(len(rows), 1.0) if first else sort_rows(state, all_inputs, s.past.outlier_std)
     values, inputs = _taken(all_values, parts.near), _taken(all_inputs, parts.near)
-    schedule = _schedule(state, parts, s)  # frozen networks: no epoch, one search
-    clock = Clock(schedule.epochs + schedule.joint_epochs)
+    clock = Clock()
 
     # past
     past = None if first else Past(state, s.past.replay if learns else "none", generator)
@@ -75,11 +75,15 @@ def learn(
     if drawn_together and len(inputs) > 0 and len(data.inputs) > 1:  # one row alone has no neighbour
         graph = build_graph(data.inputs, s.graph, generator)
         yield clock.now("graph")
+    alone = 0.0 if replay is None or graph is None else alone_share(graph, len(inputs), s.past.n_replay)
+    schedule = _schedule(state, parts, alone, s)  # frozen networks: no epoch, one search
+    clock.n_epochs = schedule.epochs + schedule.joint_epochs
 
     # represent, search, joint
     search = CodeSearch(s.mixture, generator)
     if len(inputs) > 0 and learns:
-        trainer = Trainer(state.view, state.vae, replace(data, graph=graph), augment, s.training, generator)
+        data = _laid_out(state, replace(data, graph=graph), s, schedule, generator)
+        trainer = Trainer(state.view, state.vae, data, augment, s.training, generator)
         codes_now = partial(_codes, trainer, s.use_encoder_variance)
 
         def follow(fit: CodeMixture, births: bool) -> CodeMixture:
@@ -137,28 +141,43 @@ def pretrain(
     clock = Clock(schedule.epochs)
     values = state.view.values(rows)
     data = TrainingRows.of(values, state.view.inputs(values), None, state.vae.shape.latent_dim)
-    graph = None
     if s.training.neighbourhood > 0:
-        graph = build_graph(data.inputs, s.graph, generator)
+        data = replace(data, graph=build_graph(data.inputs, s.graph, generator))
         yield clock.now("graph")
-    trainer = Trainer(state.view, state.vae, replace(data, graph=graph), augment, s.training, generator)
+    data = _laid_out(state, data, s, schedule, generator)
+    trainer = Trainer(state.view, state.vae, data, augment, s.training, generator)
     yield from layer_by_layer(trainer, clock)
     yield from represent(trainer, schedule, clock)
     state.n_pretrain_rows += len(rows)
     return state
 
 
+def _laid_out(
+    state: LearnerState, data: TrainingRows, s: LearnSettings, schedule: Schedule, generator: torch.Generator
+) -> TrainingRows:
+    """Return the rows with the places where their codes belong, if the networks are to be trained by them."""
+    if data.graph is None or not s.training.neighbourhood or not schedule.epochs:
+        return data
+    if _untrained(state):
+        start = first_codes(data.inputs, state.vae.shape.latent_dim, generator)
+    else:
+        start = encode_rows(state.vae, data.inputs)[0].to(torch.float32)
+    places = lay_out(data.graph, start, len(data.kept_codes), schedule.rounds, generator)
+    return replace(data, places=places)
+
+
 def _untrained(state: LearnerState) -> bool:
     return state.n_data_sets == 0 and state.n_pretrain_rows == 0
 
 
-def _schedule(state: LearnerState, parts: Triage, s: LearnSettings) -> Schedule:
+def _schedule(state: LearnerState, parts: Triage, alone: float, s: LearnSettings) -> Schedule:
     """Return how long to train on the near rows: not at all where the networks stay as they are."""
     first = state.n_data_sets == 0
     frozen = s.training.freeze and not _untrained(state)
     if not state.vae.learns or frozen or (not first and len(parts.near) < FEWEST_TO_TRAIN):
         return Schedule()
-    return s.training.schedule(first, parts.near_novel_share > NOVEL_SHARE or not s.past.novelty)
+    novel = parts.near_novel_share > NOVEL_SHARE or alone > ALONE_SHARE or not s.past.novelty
+    return s.training.schedule(first, novel)
 
 
 def _taken(rows: Tensor, index: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
-"""The k-nearest-neighbour graph of the data in memory: its loss term, and how near clusters are on it.
+"""The k-nearest-neighbour graph of the data in memory: codes laid out along it, and edges between clusters.
 
-Codes of an autoencoder are not Gaussian per cluster; codes that keep neighbours together are nearly so. The
-loss is that of parametric UMAP with the Student-t kernel 1 / (1 + d^2) (McInnes, Healy & Melville 2018;
-Sainburg, McInnes & Gentner 2021).
+Codes of an autoencoder are not Gaussian per cluster; codes that keep neighbours together are nearly so. They
+are found as UMAP finds them, with the Student-t kernel 1 / (1 + d^2) (McInnes, Healy & Melville 2018), for
+all rows at once and without a network; the encoder then learns to give them (training.py).
 """
 
 from __future__ import annotations
@@ -22,7 +22,11 @@ CHUNK_NUMBERS = 1 << 25  # distances in memory at once
 OVERSAMPLED = 10  # more directions than asked for while they are sought
 PROJECTION_ROWS = 5000  # rows from which these directions are taken
 N_REPELLED = 5.0  # pairs pushed apart per pair drawn together, as in UMAP
+N_OPPONENTS = 64  # rows of a round that push all others; their mean stands for that of all rows
 SOFTENING = 1e-3  # keeps the push between coinciding codes finite
+STRONGEST = 4.0  # pull or push of one pair, as in UMAP
+STEP = 0.25  # of a round at the start; falls to 0 linearly
+START_SPREAD = 3.0  # standard deviation of the first direction of codes that start from nothing
 BISECTIONS = 40
 
 
@@ -36,10 +40,6 @@ class NeighbourGraph:
     def __len__(self) -> int:
         return len(self.neighbours)
 
-    def nearest(self, k: int) -> NeighbourGraph:
-        """Return the graph of the k nearest only; weights stay as they are."""
-        return NeighbourGraph(self.neighbours[:, :k], self.weights[:, :k])
-
     def draw(self, rows: Tensor, generator: torch.Generator) -> Tensor:
         """Draw one neighbour for each of the rows, by weight."""
         weights = self.weights[rows].cumsum(1)
@@ -51,7 +51,7 @@ class NeighbourGraph:
 def build_graph(inputs: Tensor, settings: GraphSettings, generator: torch.Generator) -> NeighbourGraph:
     """Return the graph of rows (N, d) in their leading principal directions, by distance or by angle."""
     rows = projected(inputs, settings.dims, generator)
-    if settings.cosine:
+    if inputs.shape[1] > settings.angle_width:
         rows = F.normalize(rows - rows.mean(0), dim=1)
     squared, neighbours = nearest_neighbours(rows, min(settings.n_neighbors, len(inputs) - 1))
     return NeighbourGraph(neighbours, fuzzy_weights(squared.sqrt()))
@@ -115,26 +115,63 @@ def fuzzy_weights(distances: Tensor) -> Tensor:
     return torch.exp(-beyond / scale.clamp(min=float(floor)))
 
 
-def neighbourhood_loss(mean: Tensor, neighbour: Tensor) -> Tensor:
-    """Return the loss of codes (B, D) and of one neighbour each: pairs together, all others apart.
+def alone_share(graph: NeighbourGraph, n_present: int, n_replay: int) -> float:
+    """Return the share of the first `n_present` rows that keep to themselves, apart from replayed ones.
 
-    mean_i log(1 + d_ii^2)  -  N_REPELLED mean_{i != j} log(d_ij^2 / (1 + d_ij^2))
+    If all of them were rows of one old cluster, of which `n_replay` are replayed, a neighbour would be
+    replayed with probability n_replay / (n_replay + n_present) at least. Alone is who has fewer than half.
     """
-    n_rows = len(mean)
-    together = torch.log1p((mean - neighbour).square().sum(1)).mean()
-    if n_rows < 2:
-        return together
-    squared = mean.square().sum(1, keepdim=True) + neighbour.square().sum(1) - 2 * mean @ neighbour.T
-    apart = torch.log1p(1 / (squared.clamp(min=0) + SOFTENING))
-    # The diagonal holds the pairs that belong together.
-    pushed = (apart.sum() - apart.diagonal().sum()) / (n_rows * (n_rows - 1))
-    return together + N_REPELLED * pushed
+    replayed = (graph.neighbours[:n_present] >= n_present).double().mean(1)
+    return float((replayed < 0.5 * n_replay / (n_replay + n_present)).double().mean()) if n_present else 0.0
 
 
-def affinity(graph: NeighbourGraph, labels: Tensor, n_labels: int) -> Tensor:
-    """Return the weight of edges between labels, symmetric (K, K); within a label each counts twice."""
-    total = edge_weights(graph, labels, n_labels)
-    return total + total.T
+def edges_of(graph: NeighbourGraph) -> tuple[Tensor, Tensor, Tensor]:
+    """Return each pair of neighbours once, and its weight: that either of its edges is there, (E,) each."""
+    n_rows, k = graph.neighbours.shape
+    one, other = torch.arange(n_rows).repeat_interleave(k), graph.neighbours.flatten()
+    pairs = torch.minimum(one, other) * n_rows + torch.maximum(one, other)
+    pairs, which = pairs.unique(return_inverse=True)
+    neither = torch.ones(len(pairs)).scatter_reduce_(0, which, 1 - graph.weights.flatten(), "prod")
+    return pairs // n_rows, pairs % n_rows, 1 - neither
+
+
+def first_codes(inputs: Tensor, n_dims: int, generator: torch.Generator) -> Tensor:
+    """Return where codes start from nothing: at the leading principal directions of the inputs, (N, D)."""
+    leading = torch.zeros(len(inputs), n_dims)
+    rows = projected(inputs, n_dims, generator).flip(1)[:, :n_dims]  # the strongest first
+    leading[:, : rows.shape[1]] = rows - rows.mean(0)
+    spread = leading.std(0).max() if len(leading) > 1 else leading.new_ones(())
+    jitter = 1e-2 * torch.randn(leading.shape, generator=generator)
+    return leading * (START_SPREAD / spread.clamp_min(1e-6)) + jitter
+
+
+def lay_out(
+    graph: NeighbourGraph, start: Tensor, n_held: int, n_rounds: int, generator: torch.Generator
+) -> Tensor:
+    """Return codes (N, D) of all rows of a graph: neighbours together, others apart. The last `n_held` stay.
+
+    Each round draws pairs of neighbours by weight, pulls them together along log(1 + d^2), and pushes each of
+    their rows away from others along log(1 + 1 / d^2), `N_REPELLED` times as often (UMAP, section 3.2).
+    """
+    codes, n_rows = start.clone(), len(start)
+    ones, others, weights = edges_of(graph)
+    free = (torch.arange(n_rows) < n_rows - n_held)[:, None]
+    for done in range(n_rounds):
+        drawn = torch.rand(len(weights), generator=generator) < weights
+        one, other = ones[drawn], others[drawn]
+        away = codes[one] - codes[other]
+        pull = away.mul_(2 / (1 + away.square().sum(1, keepdim=True))).clamp_(-STRONGEST, STRONGEST)
+        move = torch.zeros_like(codes).index_add_(0, other, pull).index_add_(0, one, pull, alpha=-1)
+        n_drawn = torch.bincount(torch.cat([one, other]), minlength=n_rows)
+        opponents = codes[torch.randint(n_rows, (N_OPPONENTS,), generator=generator)]
+        squared = codes.square().sum(1, keepdim=True) + opponents.square().sum(1)
+        squared = squared.addmm_(codes, opponents.T, alpha=-2).clamp_min_(0.0)
+        push = 2 / ((SOFTENING + squared) * (1 + squared))
+        push = torch.minimum(push, STRONGEST / (squared.sqrt() + SOFTENING))
+        apart = codes * push.sum(1, keepdim=True) - push @ opponents
+        move += apart * (N_REPELLED / N_OPPONENTS * n_drawn)[:, None]
+        codes += torch.where(free, STEP * (1 - done / n_rounds) * move, 0.0)
+    return codes
 
 
 def edge_weights(graph: NeighbourGraph, labels: Tensor, n_labels: int) -> Tensor:

@@ -7,16 +7,20 @@ parameter of `DBULL`; docs/log.md has the experiments behind the numbers.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dbull.mixture.settings import FitSettings
 
 OBJECTIVES = ("default", "paper")
 PRETRAININGS = ("end-to-end", "stacked")
 NOVEL_SHARE = 0.15  # of the rows, from which a data set counts as new; a familiar one has about 0.05
+ALONE_SHARE = 0.4  # of rows that keep to themselves on the graph, from which a data set is new too
 OUTLIER_STD = 3.0
 MOST_REPLAYED = 1000  # rows per cluster
 FAMILIAR_RATE = 0.25  # learning rate on a familiar data set, as a share of that on a new one
+ROUNDS, FAMILIAR_ROUNDS = 300, 50  # in which codes are laid out along the graph
+EVIDENCE_PER_CLUSTER = 28.0  # observations that a cluster counts as when structure is decided
+RESOLUTIONS = {"coarse": 1 / 3, "normal": 1.0, "fine": 3.0}  # times as much evidence
 
 
 @dataclass(frozen=True)
@@ -24,30 +28,30 @@ class TrainingSettings:
     """How long and how fast the networks are trained, and what holds their codes."""
 
     epochs: int = 0  # on the first data set, before the first search for clusters
-    joint_epochs: int = 5  # alternation of networks and mixture, at most
+    joint_epochs: int = 1  # alternation of networks and mixture, at most
     stacked_epochs: int = 0  # layer-wise denoising before everything else, per layer
     novel_epochs: int = 40  # after the first data set, if much of what arrives is new
-    novel_joint_epochs: int = 2
+    novel_joint_epochs: int = 1
     familiar_epochs: int = 6  # if little is
     familiar_joint_epochs: int = 1
     joint_births: bool = True  # whether components may still be born in the alternation
-    batch_size: int = 512
+    batch_size: int = 256
     learning_rate: float = 2e-3
     joint_learning_rate: float = 3e-4
     stable_share: float = 1e-3  # rows that may change component between epochs when learning stops
     stable_gain: float = 1e-3  # relative gain of the bound below which learning stops
     freeze: bool = False  # whether the networks stay as the first rows that they saw have left them
-    neighbourhood: float = 100.0  # nats per row of the neighbourhood loss; 0 switches it off
-    consistency: float = 100.0  # nats per replayed row and unit of squared distance from its old code
+    neighbourhood: float = 1000.0  # nats per row and unit of log(1 + squared distance from its place); 0: off
+    consistency: float = 1000.0  # the same for replayed rows, whose place is where they were
 
     def schedule(self, first: bool, novel: bool) -> Schedule:
         """Return how long to train on a data set."""
         if first:
-            return Schedule(self.epochs, self.joint_epochs, self.learning_rate)
+            return Schedule(self.epochs, self.joint_epochs, self.learning_rate, ROUNDS)
         if novel:
-            return Schedule(self.novel_epochs, self.novel_joint_epochs, self.learning_rate)
+            return Schedule(self.novel_epochs, self.novel_joint_epochs, self.learning_rate, ROUNDS)
         rate = FAMILIAR_RATE * self.learning_rate
-        return Schedule(self.familiar_epochs, self.familiar_joint_epochs, rate)
+        return Schedule(self.familiar_epochs, self.familiar_joint_epochs, rate, FAMILIAR_ROUNDS)
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,7 @@ class Schedule:
     epochs: int = 0
     joint_epochs: int = 0
     learning_rate: float = 0.0
+    rounds: int = 0  # in which codes are laid out along the graph before
 
 
 @dataclass(frozen=True)
@@ -65,10 +70,8 @@ class GraphSettings:
 
     n_neighbors: int = 15
     dims: int = 100  # principal directions in which neighbours are sought
-    cosine: bool = False  # by angle instead of by distance
-    join: float = 0.03  # share of edges from which components are one cluster; 0: one component each
-    join_neighbors: int = 6
-    mixed_share: float = 0.2  # mixing with an old cluster from which a newborn component may join it
+    angle_width: int = 30  # inputs beyond which they are sought by angle: lengths of wide rows tell little
+    join: float = 0.2  # mixing from which components are one cluster; 0: one component each
 
 
 @dataclass(frozen=True)
@@ -103,32 +106,14 @@ class Recipe:
     """Defaults for one objective and kind of data: networks, and how they are learned."""
 
     settings: LearnSettings
-    hidden_dims: tuple[int, ...] = (400, 400)
-    latent_dim: int = 10
+    hidden_dims: tuple[int, ...] = (256, 256)
+    latent_dim: int = 5
     epoch_range: tuple[int, int] = (10, 150)  # fewest and most epochs before the first search
     front_end: bool = False
     augment: bool = False
 
 
-IMAGES = Recipe(LearnSettings(mixture=FitSettings(pooling=0.1)), front_end=True)
-# No joining below: between features of images, and between texts, the graph runs through everything.
-DENSE = Recipe(
-    LearnSettings(
-        TrainingSettings(batch_size=256, learning_rate=1e-3, neighbourhood=1000.0),
-        GraphSettings(n_neighbors=100, cosine=True, join=0.0),
-        mixture=FitSettings(pooling=0.01),
-    ),
-    latent_dim=5,
-    epoch_range=(10, 60),
-)
-SPARSE = Recipe(
-    LearnSettings(
-        DENSE.settings.training,
-        GraphSettings(n_neighbors=200, dims=10, cosine=True, join=0.0),
-        mixture=FitSettings(pooling=0.1, max_evidence=300.0),
-    ),
-    epoch_range=(10, 60),
-)
+DEFAULT = Recipe(LearnSettings(mixture=FitSettings(evidence_per_cluster=EVIDENCE_PER_CLUSTER)))
 PAPER = Recipe(
     LearnSettings(
         TrainingSettings(
@@ -146,13 +131,13 @@ PAPER = Recipe(
         FitSettings(pooling=0.03),
     ),
     hidden_dims=(500, 500, 2000),
+    latent_dim=10,
     epoch_range=(25, 50),
     augment=True,
 )
 RECIPES = {
-    ("default", "images"): IMAGES,
-    ("default", "dense"): DENSE,
-    ("default", "sparse"): SPARSE,
+    ("default", "images"): replace(DEFAULT, front_end=True),
+    **{("default", kind): DEFAULT for kind in ("dense", "sparse")},
     **{("paper", kind): PAPER for kind in ("images", "dense", "sparse")},
 }
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dbull.errors import NumericalError
 from dbull.lifelong.inference import encode_rows
-from dbull.lifelong.neighbourhood import NeighbourGraph, neighbourhood_loss
+from dbull.lifelong.neighbourhood import NeighbourGraph
 from dbull.lifelong.objective import FrozenMixture, row_terms
 from dbull.lifelong.past import Replay
 from dbull.lifelong.settings import Schedule, TrainingSettings
@@ -33,8 +33,8 @@ class EpochTerms:
     reconstruction: float
     log_prior: float = 0.0
     entropy: float = 0.0
-    neighbourhood: float = 0.0  # a loss: smaller is better
-    consistency: float = 0.0  # squared distance of replayed codes from where they were, over all rows
+    neighbourhood: float = 0.0  # how far codes are from where the graph has them; smaller is better
+    consistency: float = 0.0  # how far replayed codes are from where they were, over all rows
     rows_per_second: float = 0.0
 
     @property
@@ -51,7 +51,8 @@ class TrainingRows:
     inputs: Tensor  # (N + R, n_inputs) what the encoder sees
     kept_codes: Tensor  # (R, D) where the replayed rows were
     augmented: int  # how many rows, from the first, may be changed at each visit
-    graph: NeighbourGraph | None = None  # of all rows, if its loss counts
+    graph: NeighbourGraph | None = None  # of all rows, if codes are laid out along it
+    places: Tensor | None = None  # (N + R, D) where the codes of all rows belong
 
     @classmethod
     def of(cls, values: Tensor, inputs: Tensor, replay: Replay | None, latent_dim: int) -> TrainingRows:
@@ -91,9 +92,7 @@ class Trainer:
         self.view = view
         self.rows = rows
         self.augment = augment
-        self.graph = rows.graph if settings.neighbourhood > 0 else None
         self.settings = settings
-        self.consistency = settings.consistency if len(rows.kept_codes) else 0.0
         self.batch_size = min(settings.batch_size, len(rows.values))
         self.generator = generator
         self.device = next(vae.parameters()).device
@@ -141,7 +140,7 @@ class Trainer:
             self.optimiser.learning_rate = learning_rate(step / self.n_steps)
             terms = self._terms(rows, mixture, None if responsibilities is None else responsibilities[rows])
             elbo = terms[0] + terms[1] + terms[2]
-            loss = self.settings.neighbourhood * terms[3] + self.consistency * terms[4] - elbo
+            loss = self.settings.neighbourhood * terms[3] + self.settings.consistency * terms[4] - elbo
             if not bool(torch.isfinite(loss)):
                 raise NumericalError(self._complaint(terms.detach(), step))
             self.optimiser.zero_grad()
@@ -174,34 +173,55 @@ class Trainer:
 
     def _terms(self, rows: Tensor, mixture: FrozenMixture | None, responsibilities: Tensor | None) -> Tensor:
         """Return the batch means of the terms, in the order of `EpochTerms`, (5,)."""
-        n_rows, vae = len(rows), self.vae
+        vae = self.vae
         shown, inputs = self.shown(rows)
-        if self.graph is not None:
-            inputs = torch.cat([inputs, self.rows.inputs[self.graph.draw(rows, self.generator)]])
+        places = None if self.rows.places is None else self.rows.places[rows]
+        if places is not None and mixture is None:
+            shown, inputs, places = self._between(rows, shown, inputs, places)
         shown, inputs = shown.to(self.device), inputs.to(self.device)
         if mixture is None:
             mean = vae.encode_mean(inputs)
-            reconstruction = vae.likelihood.log_prob(vae.decode(mean[:n_rows]), shown).mean()
+            # Where the graph says where codes belong, the decoder has no say.
+            decoded = vae.decode(mean if places is None else mean.detach())
+            reconstruction = vae.likelihood.log_prob(decoded, shown).mean()
             terms = [reconstruction, reconstruction.new_zeros(()), reconstruction.new_zeros(())]
         else:
             mean, log_var = vae.encode(inputs)
-            noise = self.noise(n_rows, mean.shape[1])
+            noise = self.noise(*mean.shape)
             if responsibilities is not None:
                 responsibilities = responsibilities.to(self.device)
-            row = row_terms(vae, mixture, shown, (mean[:n_rows], log_var[:n_rows]), noise, responsibilities)
+            row = row_terms(vae, mixture, shown, (mean, log_var), noise, responsibilities)
             terms = [row.reconstruction.mean(), row.log_prior.mean(), row.entropy.mean()]
-        if self.graph is not None:
-            terms.append(neighbourhood_loss(mean[:n_rows], mean[n_rows:]))
-        else:
-            terms.append(terms[0].new_zeros(()))
-        terms.append(self._moved(rows, mean[:n_rows]) if self.consistency else terms[0].new_zeros(()))
-        return torch.stack(terms)
+        return torch.stack([*terms, *self._misplaced(rows, mean, places)])
 
-    def _moved(self, rows: Tensor, mean: Tensor) -> Tensor:
-        """Return the squared distance of replayed codes from where they were, as a mean over all rows."""
-        replayed = rows >= self.rows.n_present
-        kept = self.rows.kept_codes[rows[replayed] - self.rows.n_present].to(self.device)
-        return (mean[replayed.to(self.device)] - kept).square().sum() / len(rows)
+    def _between(self, rows: Tensor, shown: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
+        """Return points between rows and a neighbour of each: values, inputs and places.
+
+        Rows that never come lie between those that did, and so must their codes (mixup, Zhang et al. 2018,
+        among neighbours).
+        """
+        assert self.rows.graph is not None
+        assert self.rows.places is not None
+        neighbour = self.rows.graph.draw(rows, self.generator)
+        part = torch.rand(len(rows), 1, generator=self.generator)
+        theirs = (self.rows.values[neighbour], self.rows.inputs[neighbour], self.rows.places[neighbour])
+        return tuple(
+            torch.lerp(mine, their, part) for mine, their in zip((shown, *others), theirs, strict=True)
+        )
+
+    def _misplaced(self, rows: Tensor, mean: Tensor, places: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return how far codes are from where they belong: rows in memory, replayed ones; over all rows."""
+        nothing = mean.new_zeros(())
+        replayed = (rows >= self.rows.n_present).to(self.device)
+        if places is None:
+            if not self.settings.consistency or not bool(replayed.any()):
+                return nothing, nothing
+            places = mean.detach().cpu().clone()
+            places[replayed] = self.rows.kept_codes[rows[replayed] - self.rows.n_present]
+        # Like the kernel of the graph, it does not let a few that cannot be placed outweigh all others.
+        apart = torch.log1p((mean - places.to(self.device)).square().sum(1))
+        of_past = torch.where(replayed, apart, 0.0).sum() / len(rows)
+        return apart.mean() - of_past, of_past
 
     def _complaint(self, terms: Tensor, step: int) -> str:
         """Say which term left the range of numbers."""
@@ -234,7 +254,7 @@ class Progress:
 class Clock:
     """Elapsed time, an estimate of what is left, and the number of components as it stands."""
 
-    n_epochs: int  # in all, but for those of single layers
+    n_epochs: int = 0  # in all, but for those of single layers
     n_components: int = 1
     n_done: int = 0
     started: float = field(default_factory=perf_counter)

@@ -71,6 +71,9 @@ class DBULL(LearnedClusters, BaseEstimator):
     join : "auto" or float, default="auto"
         Components that share at least this part of their edges in the graph are one cluster; 0 keeps
         each component a cluster, but for floods of copies that an old cluster finds usual.
+    resolution : {"coarse", "normal", "fine"} or float, default="normal"
+        How fine clusters are. "coarse" and "fine" count a third and three times the evidence of "normal" when
+        structure is decided, a number so many times as much. Not with `max_evidence` or `objective="paper"`.
     use_encoder_variance : bool, default=False
         Whether the statistics of the mixture count the variance of each code, or the means alone.
     concentration, max_evidence, max_clusters
@@ -174,6 +177,7 @@ class DBULL(LearnedClusters, BaseEstimator):
     neighbourhood: str | float = "auto"
     n_neighbors: str | int = "auto"
     join: str | float = "auto"
+    resolution: str | float = "normal"
     use_encoder_variance: bool = False
     concentration: float = 1.0
     max_evidence: str | float | None = "auto"

@@ -13,6 +13,7 @@ import torch
 from dbull.errors import DataError, SettingsError
 from dbull.lifelong.settings import (
     RECIPES,
+    RESOLUTIONS,
     GraphSettings,
     LearnSettings,
     PastSettings,
@@ -144,6 +145,9 @@ def learn_settings(model: DBULL, n_rows: int, recipe: Recipe, pretrained: bool) 
     stacked_epochs = max(1, training.epochs // 4) if model.pretraining == "stacked" else 0
     training = replace(training, joint_learning_rate=joint_rate, stacked_epochs=stacked_epochs)
     mixture = replace(_given(model, s.mixture), search=SearchSettings(max_clusters=model.max_clusters))
+    if mixture.evidence_per_cluster is not None:
+        more = RESOLUTIONS[model.resolution] if isinstance(model.resolution, str) else float(model.resolution)
+        mixture = replace(mixture, evidence_per_cluster=more * mixture.evidence_per_cluster)
     return LearnSettings(training, graph, past, mixture, bool(model.use_encoder_variance))
 
 

@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from dbull.documents import check_fields, fail
 from dbull.errors import SettingsError, check_known, did_you_mean
 from dbull.lifelong.past import REPLAYS
-from dbull.lifelong.settings import OBJECTIVES, PRETRAININGS
+from dbull.lifelong.settings import OBJECTIVES, PRETRAININGS, RESOLUTIONS
 from dbull.methods.base import check_number
 from dbull.nets.augment import Augmentation, ImageShifts, MaskingNoise
 from dbull.nets.inputs import KINDS
@@ -132,6 +132,7 @@ ALLOWED: dict[str, Check] = {
     "tolerance": partial(check_number, at_least=0),
     "threshold": partial(check_number, above=-math.inf, others=("auto",)),
     "max_evidence": partial(_POSITIVE, others=("auto", None)),
+    "resolution": partial(_POSITIVE, others=tuple(RESOLUTIONS)),
     "hidden_dims": partial(_sizes, allowed="'auto' or a tuple of widths", other="auto"),
     "image_shape": partial(_sizes, allowed="None or a tuple of sizes", other=None),
     "fresh_sizes": partial(_sizes, allowed="a tuple of whole numbers", at_least=2),

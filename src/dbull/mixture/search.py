@@ -57,12 +57,14 @@ class Search:
         # How many (weighted) observations the adapted prior's expectation of a covariance counts for.
         self.pooled_rows = settings.pooled_rows(len(points), points.n_dims)
         self.weight_at = partial(settings.weight, len(points), points.n_dims)
-        if memory.n_components == 0:
+        begins = memory.n_components == 0
+        if begins:
             memory.add_components(1)
             start = summarize(torch.zeros(len(points), 1, dtype=torch.float64), points)
         start = memory.total if start is None else start
         prior = settings.prior or adapted_prior(start, settings.concentration, self.pooled_rows)
-        self.model = TemperedModel(prior, self.weight_at(memory.n_components))
+        # From many clusters down to as many as hold their ground: from few up, the first may never be found.
+        self.model = TemperedModel(prior, self.weight_at(0 if begins else self.n_present))
         self.next_posterior = self.model.posterior(start)
         self.failed: dict[tuple[str, tuple[int, ...]], float] = {}
 
@@ -109,6 +111,11 @@ class Search:
         self.next_posterior = self.model.posterior(self.memory.total)
 
     @property
+    def n_present(self) -> int:
+        """Components that have rows of this data set; those that only the past had ask for no evidence."""
+        return int((self.memory.current.counts >= 1).sum())
+
+    @property
     def min_rows(self) -> float:
         """Rows that a newborn needs to stand."""
         s = self.settings
@@ -116,7 +123,7 @@ class Search:
 
     def adapt(self) -> bool:
         """Bring prior and weight in step with what was found; return whether that changed enough to go on."""
-        old, weight = self.model.prior, self.weight_at(self.memory.n_components)
+        old, weight = self.model.prior, self.weight_at(self.n_present)
         new = adapted_prior(self.memory.total, old.concentration, self.pooled_rows) if self.adapts else old
         log_volume = float(torch.logdet(new.scale_inv) - torch.logdet(old.scale_inv)) / old.n_dims
         if max(abs(log_volume), abs(math.log(weight / self.model.weight))) < ADAPTED:

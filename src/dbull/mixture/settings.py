@@ -8,6 +8,7 @@ from dbull.mixture.updates import n_features
 
 OBSERVATIONS_PER_PARAMETER = 36.0
 MIN_EVIDENCE = 1000.0
+MANY_CLUSTERS = 24  # for which evidence per cluster is given while none is known
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class FitSettings:
     prior: MixturePrior | None = None
     concentration: float = 1.0
     max_evidence: str | float | None = "auto"
+    evidence_per_cluster: float | None = None  # "auto" means this much for each of a few clusters or more
     search_rows: int = 10_000  # structure is searched on a sample of this size first
     final_laps: int = 20
     final_tolerance: float = 1e-6
@@ -51,8 +53,12 @@ class FitSettings:
         """Return how much each of `n_rows` observations counts when structure is decided."""
         if self.max_evidence is None:
             return 1.0
-        auto = self.max_evidence == "auto"
-        allowed = default_evidence(n_dims, n_components) if auto else float(self.max_evidence)
+        if self.max_evidence != "auto":
+            allowed = float(self.max_evidence)
+        elif self.evidence_per_cluster is not None:
+            allowed = self.evidence_per_cluster * (n_components or MANY_CLUSTERS)
+        else:
+            allowed = default_evidence(n_dims, n_components)
         return min(1.0, allowed / n_rows)
 
     def pooled_rows(self, n_rows: int, n_dims: int) -> float:

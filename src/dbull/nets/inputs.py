@@ -17,6 +17,8 @@ from dbull.nets.frontend import FrontEnd
 KINDS = ("images", "sparse", "dense")
 SPARSE_SHARE = 0.8  # share of zeros from which non-negative rows count as sparse (word counts and the like)
 SMALLEST, LARGEST = 1e-150, 1e150  # values that are told from 0 and from each other by their squares
+SAME_UNIT = 10.0  # times the median: columns whose deviations go no higher are taken to have one unit
+SMALLEST_SHARE = 0.5  # of their common deviation that each of them is scaled by at least
 LARGEST_INPUT = 1e6  # in standard deviations: rows further out stay in reach of float32
 
 
@@ -75,9 +77,9 @@ def fit_inputs(
 ) -> InputView:
     """Fix the view from the first data.
 
-    Images are brought to [0, 1] as a whole, dense columns to mean 0 and variance 1, sparse rows to a mean
-    square of 1 as a whole (zeros stay zeros). With `as_they_are` inputs are the values themselves, so that
-    they can be undone without a decoder.
+    Images are brought to [0, 1] as a whole, dense columns to mean 0 and variance 1 (less where they hardly
+    vary and have the unit of the others), sparse rows to a mean square of 1 as a whole (zeros stay zeros).
+    With `as_they_are` inputs are the values themselves, so that they can be undone without a decoder.
     """
     check_known("kind of data", kind, KINDS)
     check_range(rows)
@@ -92,6 +94,11 @@ def fit_inputs(
     else:
         shift, scale = rows.mean(0), rows.std(0, correction=0)
         rounding = 8 * torch.finfo(rows.dtype).eps * rows.abs().amax(0)
+        floor = SMALLEST_SHARE * scale.double().square().mean().sqrt()
+        same_unit = bool(scale.max() <= SAME_UNIT * scale.median())
+        if same_unit and floor > 0:
+            # What hardly varies in the first data may vary in later ones, as much as other columns do.
+            scale = scale.clamp_min(float(floor))
         scale = torch.where(scale > rounding, scale, torch.ones_like(scale))  # constant columns have no scale
     if as_they_are:
         return InputView("dense", shift, scale, None, torch.zeros(rows.shape[1]), 1.0)
