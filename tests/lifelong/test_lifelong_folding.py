@@ -12,6 +12,7 @@ from dbull.lifelong.inference import encode_rows
 from dbull.lifelong.learn import FEWEST_TO_TRAIN, _schedule, learn, pretrain
 from dbull.lifelong.novelty import Calibration, Triage, cluster_peak, cluster_scores, strangeness
 from dbull.lifelong.past import encoder_fingerprint
+from dbull.lifelong.settings import ALONE_SHARE, FAMILIAR_ROUNDS, NOVEL_SHARE, ROUNDS, Schedule
 from dbull.lifelong.state import LearnerState
 from dbull.mixture.posterior import global_step
 from dbull.nets.inputs import fit_inputs
@@ -264,27 +265,45 @@ def test_little_new_is_learned_gently(known, rows):
 
 
 @pytest.mark.parametrize(
-    ("first", "novel_share", "given", "want"),
+    ("first", "novel_share", "alone", "given", "want"),
     [
-        (True, 1.0, {}, (20, 2, 1.0)),
-        (False, 0.5, {}, (7, 3, 1.0)),
-        (False, 0.15, {}, (2, 1, 0.25)),
-        (False, 0.15, {"novelty": False}, (7, 3, 1.0)),
-        (True, 1.0, {"freeze": True}, (20, 2, 1.0)),  # somebody must train them first
-        (False, 0.0, {"freeze": True}, (0, 0, 0.0)),
+        (True, 1.0, 0.0, {}, (20, 2, 1.0, ROUNDS)),
+        (False, 0.5, 0.0, {}, (7, 3, 1.0, ROUNDS)),
+        (False, 0.15, 0.0, {}, (2, 1, 0.25, FAMILIAR_ROUNDS)),
+        (False, 0.15, ALONE_SHARE, {}, (2, 1, 0.25, FAMILIAR_ROUNDS)),
+        (False, 0.15, 0.9, {}, (7, 3, 1.0, ROUNDS)),  # nothing is strange, yet rows keep to themselves
+        (False, 0.15, 0.0, {"novelty": False}, (7, 3, 1.0, ROUNDS)),
+        (True, 1.0, 0.0, {"freeze": True}, (20, 2, 1.0, ROUNDS)),  # somebody must train them first
+        (False, 0.0, 0.9, {"freeze": True}, (0, 0, 0.0, 0)),
     ],
 )
-def test_schedule(first, novel_share, given, want, data):
+def test_schedule(first, novel_share, alone, given, want, data):
     state = make_state(data[0])
     state.n_data_sets = 0 if first else 1
-    more = {"novel_epochs": 7, "novel_joint_epochs": 3, "familiar_epochs": 2, **given}
+    more = {
+        "novel_epochs": 7,
+        "novel_joint_epochs": 3,
+        "familiar_epochs": 2,
+        "familiar_joint_epochs": 1,
+        **given,
+    }
     settings = learn_settings(epochs=20, joint_epochs=2, learning_rate=1.0, **more)
     parts = replace(Triage.all_near(50, novel_share), near_novel_share=novel_share)
-    assert astuple(_schedule(state, parts, settings)) == want
+    assert astuple(_schedule(state, parts, alone, settings)) == want
     state.n_pretrain_rows, pretrained = 100, learn_settings(freeze=True, epochs=20)
-    assert astuple(_schedule(state, parts, pretrained)) == (0, 0, 0.0)
+    assert _schedule(state, parts, alone, pretrained) == Schedule()
     few = replace(parts, near=torch.arange(FEWEST_TO_TRAIN - 1))
-    assert _schedule(state, few, settings).epochs == (20 if first and not given else 0)
+    assert _schedule(state, few, alone, settings).epochs == (20 if first and not given else 0)
+
+
+def test_rows_that_keep_to_themselves_are_learned_as_new(known, rows):
+    """A heap in the middle of a cluster: no row is strange, but none has a replayed neighbour."""
+    heap = rows[150:151] + 1e-3 * torch.tensor(np.random.default_rng(0).normal(size=(50, rows.shape[1])))
+    lengths = {"novel_epochs": 5, "familiar_epochs": 1, "neighbourhood": 10.0, "n_replay": 30}
+    for part, n_epochs in ((rows[150:], 1), (heap, 5)):
+        history, _ = drained(learn(known, part, learn_settings(**{**SETTINGS, **lengths}), None))
+        assert history[0].novel_share <= NOVEL_SHARE
+        assert sum(step.stage == "represent" for step in history) == n_epochs
 
 
 # Copies, of which the graph says that they touch nothing.

@@ -6,120 +6,140 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbull.lifelong.groups import join_components, mixing, number_clusters, place_newborns, shared_edges
-from dbull.lifelong.neighbourhood import NeighbourGraph, affinity, build_graph, edge_weights
+from dbull.lifelong.groups import join_components, mixing, number_clusters
+from dbull.lifelong.neighbourhood import NeighbourGraph, build_graph, edge_weights
 from dbull.lifelong.settings import GraphSettings
 
 
-def weights_of(within, between):
-    """Symmetric weights from a diagonal and a dict of pairs."""
-    weights = torch.diag(torch.tensor(within, dtype=torch.float64))
+def edges_of(within, between):
+    """Edges from a diagonal and a dict of pairs, as many one way as the other."""
+    edges = torch.diag(torch.tensor(within, dtype=torch.float64))
     for (a, b), weight in between.items():
-        weights[a, b] = weights[b, a] = weight
-    return weights
+        edges[a, b] = edges[b, a] = weight
+    return edges
 
 
-def test_share_is_of_the_one_with_less():
-    shared = shared_edges(weights_of([90.0, 6.0], {(0, 1): 4.0}))
-    assert shared.tolist() == [[0.0, 0.4], [0.4, 0.0]]  # 4 of the 10 of the second
+def sizes_of(*sizes):
+    return torch.tensor(sizes)
 
 
-def test_shares_leave_the_weights_as_they_are():
-    weights = weights_of([90.0, 6.0], {(0, 1): 4.0})
-    before = weights.clone()
-    shared_edges(weights)
-    join_components(weights, 0.1)
-    assert torch.equal(weights, before)
+TWO = edges_of([86.0, 2.0], {(0, 1): 4.0})
 
 
-@pytest.mark.parametrize(("threshold", "expected"), [(0.39, [0, 0]), (0.4, [0, 0]), (0.41, [0, 1])])
-def test_the_threshold_itself_joins(threshold, expected):
-    assert join_components(weights_of([90.0, 6.0], {(0, 1): 4.0}), threshold).tolist() == expected
+def test_joining_leaves_edges_and_sizes_as_they_are():
+    edges, sizes = TWO.clone(), sizes_of(45, 5)
+    mixing(edges, sizes)
+    assert join_components(edges, sizes, 0.1).tolist() == [0, 0]
+    assert torch.equal(edges, TWO)
+    assert sizes.tolist() == [45, 5]
+
+
+@pytest.mark.parametrize(("beyond", "expected"), [(-1e-6, [0, 0]), (0.0, [0, 0]), (1e-6, [0, 1])])
+def test_the_threshold_itself_joins(beyond, expected):
+    threshold = float(mixing(TWO, sizes_of(45, 5))[0, 1])
+    assert join_components(TWO, sizes_of(45, 5), threshold + beyond).tolist() == expected
 
 
 def test_two_pieces_and_a_stranger():
-    weights = weights_of([50.0, 50.0, 50.0], {(0, 2): 20.0, (1, 2): 0.1})
-    assert join_components(weights, 0.05).tolist() == [0, 1, 0]
+    edges = edges_of([50.0, 50.0, 50.0], {(0, 2): 20.0, (1, 2): 0.1})
+    assert join_components(edges, sizes_of(9, 9, 9), 0.05).tolist() == [0, 1, 0]
 
 
 def test_a_chain_is_one_group():
-    weights = weights_of([10.0] * 4, {(0, 1): 5.0, (1, 2): 5.0, (2, 3): 5.0})
-    assert join_components(weights, 0.1).tolist() == [0, 0, 0, 0]
+    edges = edges_of([10.0] * 4, {(0, 1): 5.0, (1, 2): 5.0, (2, 3): 5.0})
+    assert join_components(edges, sizes_of(5, 5, 5, 5), 0.1).tolist() == [0, 0, 0, 0]
 
 
 def test_the_joined_ones_go_on_as_one():
     """0 and 1 join first; then what was enough for 1 alone is too little for the two together."""
-    weights = weights_of([100.0, 4.0, 100.0], {(0, 1): 4.0, (1, 2): 2.0})
-    assert float(shared_edges(weights)[1, 2]) == 0.2  # of 10
-    assert join_components(weights, 0.1).tolist() == [0, 0, 1]  # 2 of 102
+    edges, sizes = edges_of([100.0, 4.0, 100.0], {(0, 1): 4.0, (1, 2): 2.0}), sizes_of(100, 10, 100)
+    assert float(mixing(edges, sizes)[1, 2]) > 0.2
+    assert join_components(edges, sizes, 0.1).tolist() == [0, 0, 1]
 
 
 def test_joining_can_bring_pairs_over_the_threshold():
-    """Two small pieces each share too little with a third; together enough of the smaller side."""
-    weights = weights_of([20.0, 20.0, 20.0], {(0, 1): 10.0, (0, 2): 1.5, (1, 2): 1.5})
-    assert float(shared_edges(weights)[0, 2]) < 0.1
-    assert join_components(weights, 0.12).tolist() == [0, 0, 0]  # 3 of the 23 of the third
-
-
-def test_apart_stays_apart_also_through_a_third():
-    weights = weights_of([10.0] * 3, {(0, 1): 8.0, (1, 2): 7.0})
-    apart = torch.zeros(3, 3, dtype=torch.bool)
-    apart[2, 0] = True  # one side of the pair is enough
-    assert join_components(weights, 0.01).tolist() == [0, 0, 0]
-    assert join_components(weights, 0.01, apart).tolist() == [0, 0, 1]
-    assert apart.sum() == 1  # what was given is not changed
+    """Two pieces are each mixed too little with a third; together enough."""
+    edges = edges_of([20.0, 20.0, 20.0], {(0, 1): 10.0, (0, 2): 1.5, (1, 2): 1.5})
+    sizes = sizes_of(20, 20, 20)
+    assert float(mixing(edges, sizes)[0, 2]) < 0.15
+    assert join_components(edges, sizes, 0.15).tolist() == [0, 0, 0]
 
 
 def test_components_without_edges_stay_alone():
-    assert join_components(torch.zeros(3, 3, dtype=torch.float64), 0.01).tolist() == [0, 1, 2]
-    assert join_components(torch.ones(1, 1, dtype=torch.float64), 0.01).tolist() == [0]
+    nothing = torch.zeros(3, 3, dtype=torch.float64)
+    assert join_components(nothing, sizes_of(4, 4, 0), 0.01).tolist() == [0, 1, 2]
+    assert join_components(torch.ones(1, 1, dtype=torch.float64), sizes_of(3), 0.01).tolist() == [0]
 
 
 @st.composite
 def graphs(draw):
+    """Edges, sizes, and how many of the first are old."""
     n = draw(st.integers(1, 8))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    weights = rng.exponential(size=(n, n)) * (rng.random((n, n)) < 0.6)
-    weights = weights + weights.T + np.diag(rng.exponential(5.0, n))
-    apart = np.triu(rng.random((n, n)) < draw(st.sampled_from([0.0, 0.3])), 1)
-    return torch.tensor(weights), torch.tensor(apart)
+    edges = rng.exponential(size=(n, n)) * (rng.random((n, n)) < 0.6)
+    edges = edges + np.diag(rng.exponential(5.0, n))
+    return torch.tensor(edges), torch.tensor(rng.integers(1, 50, n)), draw(st.integers(0, n))
+
+
+def contracted(edges, sizes, group):
+    """Edges and sizes of groups, from those of their members."""
+    member = (group[:, None] == torch.arange(int(group.max()) + 1)).double()
+    return member.T @ edges @ member, sizes.double() @ member
 
 
 @given(graphs(), st.floats(1e-3, 1.0))
 def test_a_partition_numbered_by_first_members(graph, threshold):
-    weights, apart = graph
-    group = join_components(weights, threshold, apart).tolist()
+    group = join_components(*graph[:2], threshold).tolist()
     firsts = [group.index(g) for g in sorted(set(group))]
     assert sorted(set(group)) == list(range(len(firsts)))
     assert firsts == sorted(firsts)
-    for a, b in apart.nonzero().tolist():
-        assert group[a] != group[b]
 
 
 @given(graphs(), st.floats(1e-3, 1.0), st.floats(1e-3, 1.0))
 def test_a_higher_threshold_only_refines(graph, one, other):
     """Joins happen in the same order whatever the threshold, so the groups of a higher one lie within."""
     low, high = sorted((one, other))
-    coarse, fine = join_components(graph[0], low), join_components(graph[0], high)
+    coarse, fine = (join_components(*graph[:2], threshold, graph[2]) for threshold in (low, high))
     assert len(set(fine.tolist())) >= len(set(coarse.tolist()))
     assert len(set(zip(coarse.tolist(), fine.tolist(), strict=True))) == len(set(fine.tolist()))
 
 
 @given(graphs(), st.floats(1e-3, 1.0))
-def test_what_is_left_shares_too_little(graph, threshold):
-    weights = graph[0]
-    group = join_components(weights, threshold)
-    n = int(group.max()) + 1
-    member = (group[:, None] == torch.arange(n)).double()
-    left = shared_edges(member.T @ weights @ member)
-    assert (left < threshold + 1e-9).all()
+def test_what_is_left_is_mixed_too_little(graph, threshold):
+    edges, sizes, n_old = graph
+    group = join_components(edges, sizes, threshold, n_old)
+    left = mixing(*contracted(edges, sizes, group))
+    left[:n_old, :n_old] = 0.0  # old clusters may be mixed as they like
+    assert bool((left < threshold + 1e-9).all())
+
+
+@given(graphs(), st.floats(1e-3, 1.0))
+def test_old_clusters_are_never_joined_and_keep_their_places(graph, threshold):
+    edges, sizes, n_old = graph
+    group = join_components(edges, sizes, threshold, n_old)
+    assert group[:n_old].tolist() == list(range(n_old))
+
+
+def test_a_newborn_joins_the_old_one_it_is_mixed_with_most():
+    """It touches both, and would be a bridge between them."""
+    edges = edges_of([100.0, 100.0, 20.0], {(0, 2): 4.0, (1, 2): 8.0})
+    sizes = sizes_of(100, 100, 20)
+    assert join_components(edges, sizes, 0.05, 2).tolist() == [0, 1, 1]
+    assert join_components(edges, sizes, 0.05).tolist() == [0, 0, 0]  # if none were old
+    assert join_components(edges, sizes, 0.9, 2).tolist() == [0, 1, 2]  # a touch is not enough
+
+
+def test_a_strange_newborn_is_not_taken_along_by_another():
+    """The first is of the old cluster, the second only touches the first: too little of what is now one."""
+    edges, sizes = edges_of([100.0, 20.0, 20.0], {(0, 1): 20.0, (1, 2): 3.0}), sizes_of(100, 20, 20)
+    assert float(mixing(edges, sizes)[1, 2]) > 0.2
+    assert join_components(edges, sizes, 0.2, 1).tolist() == [0, 0, 1]
 
 
 def joined(graph, labels, n_components, threshold):
     """Clusters of components when all are newborn, as they are in a first data set."""
-    near = affinity(graph, labels, n_components)
-    contact = torch.zeros(n_components, 0, dtype=torch.float64)
-    return number_clusters(place_newborns(near, contact, 0, threshold, 0.2), labels, 0)
+    edges, sizes = edge_weights(graph, labels, n_components), torch.bincount(labels, minlength=n_components)
+    return number_clusters(join_components(edges, sizes, threshold), labels, 0)
 
 
 def test_clusters_are_numbered_by_size():
@@ -151,19 +171,29 @@ def test_groups_and_their_numbers():
     graph = NeighbourGraph(neighbours, torch.ones(38, 1))
     assert joined(graph, labels, 4, 0.5).tolist() == [0, 1, 2, 0]
     assert joined(graph, labels, 5, 0.5).tolist() == [0, 1, 2, 0, 3]
-    group = join_components(affinity(graph, labels, 4), 0.5)
-    assert group.tolist() == [0, 1, 2, 0]
 
 
 # How much one set lies among another.
 
 
 def test_mixing_by_hand():
-    """Of 10 rows against 30: 20 edges to the other, 60 within; a share of 1/4 where 3/4 is expected."""
+    """Of 280 edges 25 run between 10 rows and 30, where 2 * 1/4 * 3/4 of all would by chance."""
     edges = torch.tensor([[60.0, 20.0], [5.0, 195.0]], dtype=torch.float64)
+    want = (25 / 280) / (2 * 10 / 40 * 30 / 40)
     got = mixing(edges, torch.tensor([10, 30]))
-    want = [[0.0, (20 / 80) / (30 / 40)], [(5 / 200) / (10 / 40), 0.0]]
-    torch.testing.assert_close(got, torch.tensor(want, dtype=torch.float64))
+    torch.testing.assert_close(got, torch.tensor([[0.0, want], [want, 0.0]], dtype=torch.float64))
+
+
+@given(graphs())
+def test_mixing_is_mutual_and_of_each_pair_alone(graph):
+    edges, sizes, _ = graph
+    got = mixing(edges, sizes)
+    assert torch.equal(got, got.T)
+    assert bool((got >= 0).all())
+    assert got.diagonal().tolist() == [0.0] * len(edges)
+    torch.testing.assert_close(mixing(7 * edges, sizes), got)  # the unit of edges does not matter
+    last = torch.tensor(sorted({0, len(edges) - 1}))
+    torch.testing.assert_close(mixing(edges[last][:, last], sizes[last]), got[last][:, last])
 
 
 @pytest.mark.parametrize("sizes", [(300, 300), (300, 20), (20, 300)])
@@ -173,7 +203,7 @@ def test_one_set_cut_at_random_is_mixed_whatever_the_sizes(sizes):
     rows = torch.tensor(rng.normal(size=(sum(sizes), 3)), dtype=torch.float32)
     graph = build_graph(rows, GraphSettings(n_neighbors=15), torch.Generator().manual_seed(0))
     got = mixing(edge_weights(graph, labels, 2), torch.tensor(sizes))
-    np.testing.assert_allclose([float(got[0, 1]), float(got[1, 0])], 1.0, atol=0.25)
+    assert float(got[0, 1]) == pytest.approx(1.0, abs=0.1)
 
 
 def test_sets_without_contact_are_not_mixed():
@@ -193,63 +223,12 @@ def test_empty_sets_are_mixed_with_nothing():
     assert nobody.tolist() == [[0.0, 0.0], [0.0, 0.0]]
 
 
-# Where newborns go.
-
-
-@st.composite
-def arrivals(draw):
-    """Weights between old clusters and newborns, and how much newborns are mixed with the old ones."""
-    weights, _ = draw(graphs())
-    n = len(weights)
-    n_old = draw(st.integers(0, n))
-    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    return weights, torch.tensor(rng.uniform(0, 0.5, (n, n_old))), n_old
-
-
-@given(arrivals(), st.floats(1e-3, 1.0), st.floats(0.0, 0.5))
-def test_old_clusters_are_never_joined_and_keep_their_places(arrival, threshold, mixed):
-    weights, contact, n_old = arrival
-    group = place_newborns(weights, contact, n_old, threshold, mixed)
-    assert group[:n_old].tolist() == list(range(n_old))
-    for newborn in range(n_old, len(weights)):
-        home = int(group[newborn])
-        if home < n_old:
-            assert float(contact[newborn, home]) >= mixed
-
-
-@given(arrivals(), st.floats(1e-3, 1.0))
-def test_newborns_that_are_mixed_with_none_join_only_each_other(arrival, threshold):
-    weights, contact, n_old = arrival
-    group = place_newborns(weights, contact, n_old, threshold, 0.6)
-    assert bool((group[n_old:] >= n_old).all())
-    if n_old == 0:
-        assert torch.equal(group, join_components(weights, threshold))
-
-
-def test_a_newborn_joins_the_old_one_it_is_mixed_with():
-    """It touches both; with the first it only shares a border."""
-    weights = weights_of([100.0, 100.0, 20.0], {(0, 2): 8.0, (1, 2): 4.0})
-    contact = torch.tensor([[0.0, 0.0], [0.0, 0.0], [0.1, 0.9]], dtype=torch.float64)
-    assert place_newborns(weights, contact, 2, 0.1, 0.2).tolist() == [0, 1, 1]
-    assert place_newborns(weights, contact, 2, 0.1, 0.05).tolist() == [0, 1, 0]  # more edges to the first
-    assert place_newborns(weights, contact, 2, 0.1, 0.95).tolist() == [0, 1, 2]
-    assert place_newborns(weights, contact, 2, 0.5, 0.2).tolist() == [0, 1, 2]  # edges decide, too
-
-
-@pytest.mark.parametrize(("edges", "want"), [(20.0, [0, 0, 1]), (5.0, [0, 1, 1])])
-def test_a_strange_newborn_is_not_taken_along_by_another(edges, want):
-    """The first newborn is mixed with the old cluster, the second only touches the first: no bridge.
-
-    Who shares more with the first decides where it goes.
-    """
-    weights = weights_of([100.0, 20.0, 20.0], {(0, 1): edges, (1, 2): 9.0})
-    contact = torch.tensor([[0.0], [0.9], [0.0]], dtype=torch.float64)
-    assert place_newborns(weights, contact, 1, 0.1, 0.2).tolist() == want
+# Their numbers.
 
 
 @given(st.integers(0, 4), st.lists(st.integers(0, 9), min_size=1, max_size=12), st.integers(0, 2**32 - 1))
 def test_old_clusters_keep_their_numbers_and_new_ones_follow_by_size(n_old, raw, seed):
-    # Groups in order of first members, the old ones first, as `place_newborns` numbers them.
+    # Groups in order of first members, the old ones first, as `join_components` numbers them.
     given_groups = torch.unique(
         torch.tensor([*range(n_old), *(n_old + g for g in raw)]), return_inverse=True
     )[1]

@@ -5,13 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 from dbull.errors import NumericalError
 from dbull.lifelong import codes as codes_module
 from dbull.lifelong.codes import CodeSearch
 from dbull.lifelong.inference import CHUNK_ROWS, decode_codes, encode_rows, padded, row_bounds
 from dbull.lifelong.learn import decayed, learn
-from dbull.lifelong.neighbourhood import build_graph
+from dbull.lifelong.neighbourhood import NeighbourGraph, build_graph
 from dbull.lifelong.objective import FrozenMixture, entropy
 from dbull.lifelong.settings import RECIPES, GraphSettings, TrainingSettings, epochs_for
 from dbull.lifelong.state import LearnerState
@@ -271,18 +272,24 @@ def test_a_component_that_no_row_chooses_founds_no_cluster(monkeypatch):
 # The trainer.
 
 
-def make_trainer(rows, graph=None, weight=0.0, augment=None, batch_size=50, vae=None):
+def make_trainer(rows, places=None, weight=0.0, augment=None, batch_size=50, vae=None):
     rows = torch.as_tensor(rows)
     view = fit_inputs(rows, "dense", None, False)
     values = view.values(rows)
     inputs = view.inputs(values)
-    graph = (
-        build_graph(inputs, GraphSettings(n_neighbors=5), torch.Generator().manual_seed(0)) if graph else None
-    )
     vae = make_vae(rows.shape[1]) if vae is None else vae
-    data = replace(TrainingRows.of(values, inputs, None, vae.shape.latent_dim), graph=graph)
+    data = TrainingRows.of(values, inputs, None, vae.shape.latent_dim)
+    if places is not None:
+        graph = build_graph(inputs, GraphSettings(n_neighbors=5), torch.Generator().manual_seed(0))
+        data = replace(data, graph=graph, places=places)
     settings = TrainingSettings(batch_size=batch_size, neighbourhood=weight)
     return Trainer(view, vae, data, augment, settings, torch.Generator().manual_seed(1))
+
+
+def made_places(rows):
+    """Somewhere else for each of three clusters, and a little further for some of its rows."""
+    rows = torch.as_tensor(rows, dtype=torch.float32)
+    return torch.stack([rows[:, 0] - rows[:, 1], rows[:, 2]], dim=1) / 3
 
 
 def test_an_epoch_visits_every_row_once(rows):
@@ -330,14 +337,91 @@ def test_terms_under_a_mixture(rows):
     assert held.log_prior == pytest.approx(float(want), rel=1e-4)
 
 
-def test_neighbourhood_weight_pulls(rows):
-    """Training with the term lowers it; the term is reported without its weight."""
-    with_term, without = (make_trainer(rows, graph=True, weight=weight) for weight in (100.0, 1e-9))
-    for trainer in (with_term, without):
-        for _ in range(20):
+def misplaced(trainer, places):
+    """The mean of log(1 + squared distance) of codes from their places, by numpy."""
+    away = trainer.encode()[0].numpy() - places.numpy()
+    return float(np.log1p((away**2).sum(1)).mean())
+
+
+def test_how_far_codes_are_from_their_places(rows):
+    """Under a mixture rows are shown as they are; the term is reported without its weight."""
+    places = made_places(rows)
+    trainer = make_trainer(rows, places, weight=100.0)
+    got = trainer.epoch(lambda part: 0.0, searched(*trainer.encode()).frozen("cpu"))
+    assert got.neighbourhood == pytest.approx(misplaced(trainer, places), rel=1e-5)
+    assert got.consistency == 0.0  # nothing is replayed
+
+
+def test_the_encoder_reaches_the_places(rows):
+    """With the weight, and without hardly; the decoder learns either way."""
+    places = made_places(rows)
+    found = {}
+    for weight in (100.0, 1e-9):
+        trainer = make_trainer(rows, places, weight)
+        before = trainer.epoch(lambda part: 0.0).reconstruction
+        for _ in range(60):
             last = trainer.epoch(lambda part: 1e-2)
-        trainer.last = last.neighbourhood
-    assert with_term.last < without.last
+        found[weight] = misplaced(trainer, places)
+        assert last.reconstruction > before
+    assert found[100.0] < 0.05 < 0.2 * found[1e-9]
+
+
+def test_where_rows_have_places_the_decoder_does_not_move_codes(rows):
+    trainer = make_trainer(rows, made_places(rows), weight=0.0)
+    codes = trainer.encode()[0]
+    decoder = [p.clone() for p in trainer.vae.decoder.parameters()]
+    trainer.epoch(lambda part: 1e-2)
+    assert torch.equal(trainer.encode()[0], codes)
+    assert any(not torch.equal(p, q) for p, q in zip(trainer.vae.decoder.parameters(), decoder, strict=True))
+    free = make_trainer(rows)
+    free.epoch(lambda part: 1e-2)
+    assert not torch.equal(free.encode()[0], codes)
+
+
+def test_points_between_neighbours(rows, monkeypatch):
+    """What is shown lies between a row and a neighbour; values, inputs and places at the same part."""
+    trainer = make_trainer(rows, made_places(rows), weight=1.0)
+    data, drawn, seen = trainer.rows, [], []
+    draw = NeighbourGraph.draw
+
+    def spy(graph, rows, generator):
+        drawn.append((rows, draw(graph, rows, generator)))
+        return drawn[-1][1]
+
+    monkeypatch.setattr(NeighbourGraph, "draw", spy)
+    between = trainer._between
+    trainer._between = lambda *given: seen.append(between(*given)) or seen[-1]
+    trainer.epoch(lambda part: 0.0)
+    assert sum(len(one) for one, _ in drawn) == len(rows)
+    parts = []
+    for (one, other), shown in zip(drawn, seen, strict=True):
+        assert bool((data.graph.neighbours[one] == other[:, None]).any(1).all())
+        longest = (data.inputs[other] - data.inputs[one]).abs().argmax(1, keepdim=True)
+        part = ((shown[1] - data.inputs[one]) / (data.inputs[other] - data.inputs[one])).gather(1, longest)
+        for got, whole in zip(shown, (data.values, data.inputs, data.places), strict=True):
+            torch.testing.assert_close(got, whole[one] + part * (whole[other] - whole[one]), rtol=0, atol=1e-4)
+        parts.append(part)
+    parts = torch.cat(parts)
+    assert stats.kstest(parts[:, 0].numpy(), "uniform").pvalue > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("settings", "laid_out"),
+    [
+        ({"neighbourhood": 1.0}, True),
+        ({"neighbourhood": 0.0, "join": 0.1}, False),
+        ({"neighbourhood": 1.0, "epochs": 0}, False),
+    ],
+)
+def test_rows_have_places_if_the_networks_are_trained_by_them(rows, settings, laid_out, monkeypatch):
+    given = []
+    made = Trainer.__init__
+    monkeypatch.setattr(Trainer, "__init__", lambda self, *all: given.append(all) or made(self, *all))
+    run(rows, joint_epochs=1, **settings)
+    ((_, _, data, *_),) = given
+    assert (data.places is not None) == laid_out
+    if laid_out:
+        assert data.places.shape == (len(rows), 2)
 
 
 def test_learning_rate_follows_the_epoch(rows):

@@ -1,21 +1,24 @@
-"""The neighbour graph against scikit-learn and plain loops."""
+"""The neighbour graph against scikit-learn, scipy and plain loops; codes laid out along it."""
 
 import math
 
 import numpy as np
 import pytest
 import torch
-from scipy import stats
+from scipy import sparse, stats
 from sklearn.neighbors import NearestNeighbors
 
 from dbull.lifelong import neighbourhood as module
 from dbull.lifelong.neighbourhood import (
     NeighbourGraph,
-    affinity,
+    alone_share,
     build_graph,
+    edge_weights,
+    edges_of,
+    first_codes,
     fuzzy_weights,
+    lay_out,
     nearest_neighbours,
-    neighbourhood_loss,
     projected,
 )
 from dbull.lifelong.settings import GraphSettings
@@ -118,22 +121,14 @@ def test_a_neighbour_without_weight_is_never_drawn():
     assert set(drawn.tolist()) == {1, 3}
 
 
-def test_nearest_keeps_the_nearest():
-    graph = build_graph(rows_of(40, 3), GraphSettings(n_neighbors=10), seeded())
-    few = graph.nearest(4)
-    assert torch.equal(few.neighbours, nearest_neighbours(rows_of(40, 3), 4)[1])
-    assert torch.equal(few.weights, graph.weights[:, :4])
-
-
 def test_wide_rows_keep_their_neighbours_when_projected():
     """Rows that vary in 20 of 300 directions: the projection loses nothing."""
     directions = rows_of(20, 300, seed=1)
     rows = rows_of(250, 20) @ directions + 1.0
     assert projected(rows, 100, seeded()).shape == (250, 100)
     exact = nearest_neighbours(rows.double(), 5)[1]
-    assert (
-        build_graph(rows, GraphSettings(n_neighbors=5), seeded()).neighbours == exact
-    ).double().mean() > 0.99
+    by_distance = GraphSettings(n_neighbors=5, angle_width=300)
+    assert (build_graph(rows, by_distance, seeded()).neighbours == exact).double().mean() > 0.99
 
 
 def test_projected_distances_are_those_of_the_leading_directions():
@@ -152,68 +147,179 @@ def test_narrow_rows_and_few_rows_are_not_projected(shape):
     assert projected(rows, 100, seeded()) is rows
 
 
-def test_by_angle_the_length_of_a_row_does_not_matter():
+@pytest.mark.parametrize(("angle_width", "by_angle"), [(4, True), (5, False)])
+def test_the_length_of_wide_rows_does_not_matter(angle_width, by_angle):
+    settings = GraphSettings(n_neighbors=5, angle_width=angle_width)
     rows = rows_of(60, 5)
     rows = torch.cat([rows, -rows])  # so that the mean is 0
     longer = rows * (0.5 + torch.rand(60, 1, generator=seeded())).repeat(2, 1)
-    by_angle = build_graph(rows, GraphSettings(n_neighbors=5, cosine=True), seeded())
-    assert torch.equal(
-        build_graph(longer, GraphSettings(n_neighbors=5, cosine=True), seeded()).neighbours,
-        by_angle.neighbours,
-    )
-    assert not torch.equal(
-        build_graph(longer, GraphSettings(n_neighbors=5), seeded()).neighbours, by_angle.neighbours
-    )
+    graph, other = (build_graph(some, settings, seeded()) for some in (rows, longer))
+    assert torch.equal(graph.neighbours, other.neighbours) == by_angle
 
 
-def test_loss_by_a_double_loop():
-    mean, neighbour = rows_of(9, 3).double(), rows_of(9, 3, seed=1).double()
-    together = apart = 0.0
-    for i in range(9):
-        for j in range(9):
-            squared = float(((mean[i] - neighbour[j]) ** 2).sum())
-            if i == j:
-                together += math.log(1 + squared) / 9
-            else:
-                apart -= math.log(squared / (1 + squared)) / (9 * 8)
-    found = float(neighbourhood_loss(mean, neighbour))
-    assert found == pytest.approx(together + 5 * apart, rel=2e-3)  # the push is softened by a thousandth
-    assert found < together + 5 * apart
-
-
-def test_loss_draws_neighbours_together_and_pushes_others_apart():
-    near = torch.zeros(2, 1, dtype=torch.float64)
-    near[1] = 2.0
-    neighbour = near + 0.5
-    near.requires_grad_()
-    loss = neighbourhood_loss(near, neighbour)
-    together = torch.log1p((near - neighbour).square().sum(1)).mean()
-    (pull,) = torch.autograd.grad(together, near, retain_graph=True)
-    (push,) = torch.autograd.grad(loss - together, near)
-    assert (pull < 0).all()  # towards the neighbours, which lie above
-    assert push[0] > 0  # the other neighbour lies above row 0,
-    assert push[1] < 0  # and below row 1: the loss falls by moving away
-
-
-def test_coinciding_codes_have_finite_loss_and_gradient():
-    mean = torch.zeros(5, 3, requires_grad=True)
-    loss = neighbourhood_loss(mean, torch.zeros(5, 3))
-    loss.backward()
-    assert torch.isfinite(loss)
-    assert torch.isfinite(mean.grad).all()
-
-
-def test_one_row_is_only_drawn_together():
-    loss = neighbourhood_loss(torch.tensor([[0.0, 0.0]]), torch.tensor([[3.0, 4.0]]))
-    assert float(loss) == pytest.approx(math.log(26))
-
-
-def test_affinity_by_a_double_loop():
+def test_edge_weights_by_a_double_loop():
     graph = build_graph(rows_of(60, 3), GraphSettings(n_neighbors=5), seeded())
     labels = torch.arange(60) % 4  # label 4 holds nothing
     expected = np.zeros((5, 5))
     for row in range(60):
         for neighbour, weight in zip(graph.neighbours[row], graph.weights[row], strict=True):
             expected[labels[row], labels[neighbour]] += float(weight)
-            expected[labels[neighbour], labels[row]] += float(weight)
-    np.testing.assert_allclose(affinity(graph, labels, 5).numpy(), expected, rtol=1e-12)
+    np.testing.assert_allclose(edge_weights(graph, labels, 5).numpy(), expected, rtol=1e-12)
+    assert not np.allclose(expected, expected.T)  # neighbours are not mutual
+
+
+# Who keeps to himself.
+
+
+@pytest.mark.parametrize("n_replay", [1, 10, 40])
+def test_alone_by_a_plain_loop(n_replay):
+    """Of 50 rows, then 40 replayed ones of which some lie among them."""
+    rows = torch.cat([rows_of(50, 2), rows_of(40, 2, seed=1) + 1.5])
+    graph = build_graph(rows, GraphSettings(n_neighbors=8), seeded())
+    alone = 0
+    for others in graph.neighbours[:50].tolist():
+        replayed = sum(other >= 50 for other in others) / len(others)
+        alone += replayed < 0.5 * n_replay / (n_replay + 50)
+    assert 0 < alone < 50
+    assert alone_share(graph, 50, n_replay) == pytest.approx(alone / 50)
+
+
+def test_a_new_cluster_is_alone_and_an_old_one_is_not():
+    old, again, new = rows_of(150, 4), rows_of(300, 4, seed=1), rows_of(300, 4, seed=2) + 30
+    for rows, least, most in ((again, 0.0, 0.2), (new, 1.0, 1.0)):
+        graph = build_graph(torch.cat([rows, old]), GraphSettings(), seeded())
+        assert least <= alone_share(graph, 300, 150) <= most
+
+
+def test_nobody_is_alone_where_nobody_is():
+    graph = build_graph(rows_of(20, 3), GraphSettings(), seeded())
+    assert alone_share(graph, 0, 20) == 0.0
+    assert alone_share(graph, 20, 0) == 0.0  # nothing is replayed: nobody can keep away from it
+
+
+# Codes along the graph.
+
+
+def test_edges_are_the_fuzzy_union():
+    """A + A^T - A * A^T, as in UMAP; here by scipy's sparse matrices."""
+    graph = build_graph(rows_of(80, 3), GraphSettings(n_neighbors=6), seeded())
+    row = np.repeat(np.arange(80), 6)
+    directed = sparse.csr_matrix(
+        (graph.weights.double().numpy().ravel(), (row, graph.neighbours.numpy().ravel())), shape=(80, 80)
+    )
+    union = (directed + directed.T - directed.multiply(directed.T)).toarray()
+    one, other, weights = edges_of(graph)
+    assert bool((one < other).all())
+    assert len(one) == len(set(zip(one.tolist(), other.tolist(), strict=True)))
+    found = np.zeros((80, 80))
+    found[one.numpy(), other.numpy()] = weights.numpy()
+    np.testing.assert_allclose(found + found.T, union, atol=1e-6)
+
+
+def test_first_codes_are_the_leading_directions():
+    """Up to turns: distances are those of the singular value decomposition, the widest has a spread of 3."""
+    rows = rows_of(400, 40) * torch.tensor([10.0, 8.0, 6.0, 5.0, 4.0] + [0.5] * 35) + 5
+    codes = first_codes(rows, 5, seeded()).double()
+    centred = (rows - rows.mean(0)).double()
+    by_svd = centred @ torch.linalg.svd(centred, full_matrices=False).Vh[:5].T
+    by_svd *= module.START_SPREAD / by_svd.std(0).max()
+    torch.testing.assert_close(torch.pdist(codes), torch.pdist(by_svd), rtol=0.02, atol=0.1)
+    assert torch.equal(codes, first_codes(rows, 5, seeded()).double())
+
+
+@pytest.mark.parametrize("shape", [(1, 3), (2, 40), (8, 40), (50, 3), (50, 5)])
+@pytest.mark.parametrize("unit", [0.0, 1e-3, 1e5])
+def test_first_codes_of_few_and_narrow_rows(shape, unit):
+    """As many columns as asked for, and no two rows in one place: pushes need a direction."""
+    codes = first_codes(unit * rows_of(*shape), 5, seeded())
+    assert codes.shape == (shape[0], 5)
+    assert codes.dtype == torch.float32
+    assert bool(torch.isfinite(codes).all())
+    assert len(codes.unique(dim=0)) == shape[0]
+    assert float(codes.abs().max()) < 10 * module.START_SPREAD
+
+
+PAIR = NeighbourGraph(torch.tensor([[1], [0]]), torch.ones(2, 1))
+
+
+@pytest.mark.parametrize("distance", [0.1, 1.0, 6.0])
+@pytest.mark.parametrize("n_held", [0, 1])
+def test_one_round_of_two_rows_by_hand(distance, n_held, monkeypatch):
+    """Both are drawn, so each is pulled by the other once, and pushed by it as one of two rows."""
+    monkeypatch.setattr(module, "N_OPPONENTS", 200_000)  # so many that chance does not show
+    start = torch.tensor([[0.0, 0.0], [distance, 0.0]])
+    codes = lay_out(PAIR, start, n_held, 1, seeded())
+    pull = 2 * distance / (1 + distance**2)
+    push = min(2 * distance / ((1e-3 + distance**2) * (1 + distance**2)), 4.0)
+    towards = 0.25 * (pull - 5 * 0.5 * push)
+    assert float(codes[0, 0]) == pytest.approx(towards, rel=0.02)
+    assert float(codes[1, 0]) == pytest.approx(distance - (0 if n_held else towards), rel=0.02)
+    assert codes[:, 1].tolist() == [0.0, 0.0]
+    assert float(start[0].abs().sum()) == 0.0  # what was given is not changed
+
+
+def test_rows_in_one_place_stay_finite():
+    codes = lay_out(PAIR, torch.zeros(2, 3), 0, 20, seeded())
+    assert bool(torch.isfinite(codes).all())
+    spread = lay_out(PAIR, 1e-4 * rows_of(2, 3), 0, 1, seeded())
+    assert float(spread.abs().max()) <= 0.25 * 5 * module.STRONGEST + 1
+
+
+def islands(n_rows=60, seed=0):
+    """Two islands of rows without an edge between them, and where codes of both start: mixed up."""
+    rows = torch.cat([rows_of(n_rows, 4, seed), rows_of(n_rows, 4, seed + 1) + 50])
+    graph = build_graph(rows, GraphSettings(n_neighbors=8), seeded())
+    assert bool(((graph.neighbours < n_rows) == (torch.arange(2 * n_rows) < n_rows)[:, None]).all())
+    return graph, rows_of(2 * n_rows, 3, seed + 2)
+
+
+def test_neighbours_end_together_and_islands_apart():
+    graph, start = islands()
+    codes = lay_out(graph, start, 0, 200, seeded())
+    away = torch.cdist(codes, codes)
+    near = away.gather(1, graph.neighbours).mean()
+    within = (away[:60, :60].mean() + away[60:, 60:].mean()) / 2
+    between = away[:60, 60:]
+    assert float(near) < 0.5 * float(within)
+    assert float(within) < 0.6 * float(between.mean())
+    assert float(between.min()) > float(near)  # from any to any of the other island
+    island = torch.arange(120) < 60
+    for places, least, most in ((start, 0.0, 0.7), (codes, 0.99, 1.0)):
+        of_same = island[nearest_neighbours(places, 8)[1]] == island[:, None]
+        assert least <= float(of_same.double().mean()) <= most
+
+
+def test_held_rows_do_not_move_at_all():
+    graph, start = islands()
+    codes = lay_out(graph, start, 50, 100, seeded())
+    assert torch.equal(codes[-50:], start[-50:])
+    assert bool((codes[:-50] != start[:-50]).any(1).all())
+    assert torch.equal(lay_out(graph, start, 120, 5, seeded()), start)
+    assert torch.equal(lay_out(graph, start, 0, 0, seeded()), start)
+
+
+def test_free_rows_come_to_their_held_neighbours():
+    """Rows of the past hold their place, and the rows of the same kind come to them from anywhere."""
+    rows = torch.cat([rows_of(40, 4), rows_of(40, 4, seed=1) + 50, rows_of(40, 4, seed=2)])
+    graph = build_graph(rows, GraphSettings(n_neighbors=8), seeded())
+    start = torch.cat([rows_of(80, 3, seed=3), rows_of(40, 3, seed=4) + 12])  # the last 40 are held
+    codes = lay_out(graph, start, 40, 300, seeded())
+    held = start[-40:].mean(0)
+    same, new = ((codes[part] - held).norm(dim=1) for part in (slice(40), slice(40, 80)))
+    assert float(same.max()) < float(new.min())
+
+
+def test_places_are_those_of_the_generator():
+    graph, start = islands()
+    one, same, other = (lay_out(graph, start, 0, 20, seeded(seed)) for seed in (3, 3, 4))
+    assert torch.equal(one, same)
+    assert not torch.equal(one, other)
+
+
+def test_an_edge_of_little_weight_seldom_pulls():
+    """Row 1 hangs on row 0 by a full edge, row 2 by one of hardly any weight."""
+    graph = NeighbourGraph(torch.tensor([[1], [0], [0]]), torch.tensor([[1.0], [1.0], [1e-4]]))
+    start = torch.tensor([[0.0, 0.0], [8.0, 0.0], [0.0, 8.0]])
+    codes = lay_out(graph, start, 0, 100, seeded())
+    assert float((codes[0] - codes[1]).norm()) < 5
+    assert torch.equal(codes[2], start[2])  # who is never drawn is not pushed, either

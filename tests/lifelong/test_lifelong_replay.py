@@ -1,6 +1,7 @@
 """Replay: drawn from a snapshot, counted per cluster, and never part of the statistics."""
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import torch
 from dbull.lifelong.codes import CodeSearch
 from dbull.lifelong.inference import decode_codes, encode_rows
 from dbull.lifelong.learn import learn
+from dbull.lifelong.neighbourhood import NeighbourGraph
 from dbull.lifelong.past import N_PROBES, Imprint, Past
 from dbull.lifelong.settings import PastSettings, TrainingSettings
 from dbull.lifelong.state import LearnerState
@@ -225,14 +227,14 @@ def test_codes_to_cluster_are_of_the_rows_in_memory_alone(past, rows):
     torch.testing.assert_close(trainer.encode_replayed().float(), trainer.rows.kept_codes)
 
 
-def test_consistency_is_the_squared_distance_per_row(past, rows):
-    """At rate 0, with the encoder shifted: the distance of each replayed row is that of the shift."""
+def test_consistency_is_the_distance_of_replayed_codes_per_row(past, rows):
+    """At rate 0, with the encoder shifted: each replayed row is as far from its place as the shift says."""
     trainer = make_trainer(past, rows, 1.0)
     with torch.no_grad():
         trainer.vae.mean_head.bias += torch.tensor([0.3, -0.4])
     n_replayed = len(trainer.rows.kept_codes)
     got = trainer.epoch(lambda part: 0.0).consistency
-    assert got == pytest.approx(0.25 * n_replayed / (len(rows) + n_replayed), rel=1e-4)
+    assert got == pytest.approx(np.log1p(0.25) * n_replayed / (len(rows) + n_replayed), rel=1e-4)
     assert make_trainer(past, rows, 0.0).epoch(lambda part: 0.0).consistency == 0.0
 
 
@@ -245,6 +247,46 @@ def test_consistency_holds_replayed_codes(past, rows):
         distance = trainer.encode_replayed().float() - trainer.rows.kept_codes
         moved[weight] = float(distance.square().sum(1).mean())
     assert moved[1000.0] < 0.2 * moved[0.0]
+
+
+def test_rows_with_places_and_replayed_rows_are_told_apart(past, rows):
+    """Every row is off by the same shift; each term has its share of the rows."""
+    trainer = make_trainer(past, rows, 1.0)
+    data = trainer.rows
+    places = encode_rows(trainer.vae, data.inputs)[0].float()
+    graph = NeighbourGraph(torch.arange(len(places))[:, None], torch.ones(len(places), 1))  # each its own
+    trainer.rows = replace(data, graph=graph, places=places)
+    with torch.no_grad():
+        trainer.vae.mean_head.bias += torch.tensor([0.3, -0.4])
+    got = trainer.epoch(lambda part: 0.0)
+    share = len(data.kept_codes) / len(places)
+    assert got.consistency == pytest.approx(np.log1p(0.25) * share, rel=1e-4)
+    assert got.neighbourhood == pytest.approx(np.log1p(0.25) * (1 - share), rel=1e-4)
+
+
+def laid_out(state, arrival, monkeypatch, **settings):
+    """Learn along the graph; return the rows trained on, and how far replayed codes went."""
+    trainers = []
+    made = Trainer.__init__
+    monkeypatch.setattr(
+        Trainer, "__init__", lambda self, *given: trainers.append(self) or made(self, *given)
+    )
+    along = {"neighbourhood": 1000.0, "novel_epochs": 30, "n_replay": 30, "novel_joint_epochs": 1, **settings}
+    drained(learn(state, arrival, learn_settings(**{**SETTINGS, **along}), None))
+    (trainer,) = trainers
+    moved = trainer.encode_replayed().float() - trainer.rows.kept_codes
+    return trainer.rows, float(moved.square().sum(1).mean().sqrt())
+
+
+def test_replayed_rows_are_held_where_they_were(states, rows, monkeypatch):
+    """Their places are their old codes to the bit, and the encoder keeps to them; 0 lets them go."""
+    state = states["imprints"]
+    new = rows[:60].flip(1)  # columns in another order: all is new
+    data, held = laid_out(state, new, monkeypatch)
+    assert torch.equal(data.places[60:], data.kept_codes)
+    assert not torch.equal(data.places[:60], encode_rows(state.vae, data.inputs[:60])[0].float())
+    _, let_go = laid_out(state, new, monkeypatch, consistency=0.0)
+    assert held < 0.5 * let_go
 
 
 def test_only_rows_whose_values_are_real_are_augmented(past, rows):

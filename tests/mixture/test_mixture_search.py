@@ -15,7 +15,7 @@ from dbull.mixture.memory import StatsMemory
 from dbull.mixture.moves import TemperedModel
 from dbull.mixture.prior import adapted_prior, paper_prior
 from dbull.mixture.search import Search, fit_data_set, memoized_laps
-from dbull.mixture.settings import FitSettings, SearchSettings, default_evidence
+from dbull.mixture.settings import MANY_CLUSTERS, FitSettings, SearchSettings, default_evidence
 from dbull.mixture.updates import Points, local_step, local_summary, summarize
 from synthetic import gaussian_clusters, skewed_clusters
 
@@ -391,6 +391,17 @@ def test_how_much_each_observation_counts():
     assert FitSettings().weight(10**6, 10, 7) == pytest.approx(default_evidence(10, 7) / 10**6)
 
 
+def test_evidence_per_cluster():
+    """As much for each cluster; while none is known, that of many, so that the first can be found."""
+    settings = FitSettings(evidence_per_cluster=30.0)
+    assert settings.weight(10**4, 5, 1) == pytest.approx(30 / 10**4)
+    assert settings.weight(10**4, 5, 7) == pytest.approx(7 * settings.weight(10**4, 50, 1))
+    assert settings.weight(10**4, 5, 0) == settings.weight(10**4, 5, MANY_CLUSTERS)
+    assert settings.weight(20, 5, 1) == 1.0  # never more than there is
+    assert FitSettings(evidence_per_cluster=30.0, max_evidence=1000.0).weight(4000, 2, 1) == 0.25
+    assert FitSettings(evidence_per_cluster=30.0, max_evidence=None).weight(4000, 2, 1) == 1.0
+
+
 def test_default_evidence_grows_with_parameters_and_slowly_with_components():
     assert default_evidence(1, 1) == 1000.0
     assert default_evidence(40, 1) == pytest.approx(36 * (1 + 40 + 820))
@@ -399,16 +410,30 @@ def test_default_evidence_grows_with_parameters_and_slowly_with_components():
 
 
 def test_weight_in_step_with_the_components():
-    """The search ends at the weight that belongs to the number of components it ends with."""
+    """The search begins at the weight of none, and ends at that of as many as it ends with."""
     rng = np.random.default_rng(24)
     z, _ = gaussian_clusters(rng, (80, 80, 80, 80), 2)
     memory = StatsMemory.empty(2)
     settings = Weighed(rule=lambda n_components: 0.3 + 0.1 * n_components)
     search = Search(memory, points_of(z), settings, torch.Generator().manual_seed(0))
-    assert search.model.weight == pytest.approx(0.4)
+    assert search.model.weight == pytest.approx(0.3)
     assert_never_falls(search.run())
-    assert memory.n_components == 4
+    assert memory.n_components == search.n_present == 4
     assert search.model.weight == pytest.approx(0.7)
+
+
+def test_components_that_only_the_past_had_ask_for_no_evidence():
+    rng = np.random.default_rng(24)
+    z, labels = gaussian_clusters(rng, (80, 80, 80, 80), 2)
+    memory = StatsMemory.empty(2)
+    settings = Weighed(rule=lambda n_components: 0.3 + 0.1 * n_components)
+    for rows in (z, z[labels < 2]):
+        search = Search(memory, points_of(rows), settings, torch.Generator().manual_seed(0))
+        assert_never_falls(search.run())
+        n_present, weight = search.n_present, search.model.weight
+        memory.fold()
+    assert (memory.n_components, n_present) == (4, 2)
+    assert weight == pytest.approx(0.5)
 
 
 def test_capped_evidence_holds_the_number_of_components_down():

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from dbull.errors import SettingsError
-from dbull.nets.inputs import LARGEST_INPUT, fit_inputs, guess_kind
+from dbull.nets.inputs import LARGEST_INPUT, SAME_UNIT, SMALLEST_SHARE, fit_inputs, guess_kind
 
 
 def rows_of(kind, dtype=torch.float64, seed=0):
@@ -15,7 +15,8 @@ def rows_of(kind, dtype=torch.float64, seed=0):
     elif kind == "sparse":
         rows = (rng.random((50, 35)) < 0.1) * rng.uniform(0, 9, (50, 35))
     else:
-        rows = rng.normal(size=(50, 35)) * rng.uniform(0.01, 100, 35) + rng.normal(size=35) * 50
+        units = 10 ** rng.uniform(-2, 2, 35)  # so different that they are nobody's one unit
+        rows = rng.normal(size=(50, 35)) * units + rng.normal(size=35) * 50
     return torch.tensor(rows, dtype=dtype)
 
 
@@ -47,6 +48,34 @@ def test_constant_columns_have_no_scale():
     view = fit_inputs(rows, "dense", None, False)
     assert view.scale[:2].tolist() == [1.0, 1.0]
     np.testing.assert_allclose(view.values(rows)[:, :2], 0.0, atol=1e-6)
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+def test_columns_of_one_unit_are_scaled_by_half_their_common_deviation_at_least(unit):
+    """So that what hardly varies now is not blown up when it does later."""
+    deviations = np.array([0.0, 0.001, 0.3, 0.9, 1.0, 1.1, 1.2, 3.0])
+    noise = np.random.default_rng(0).permuted(np.tile(np.linspace(-1, 1, 60)[:, None], 8), axis=0)
+    rows = unit * (5 + deviations * noise / noise.std(0))
+    view = fit_inputs(torch.tensor(rows), "dense", None, False)
+    common = np.sqrt((deviations**2).mean())
+    want = unit * np.maximum(deviations, SMALLEST_SHARE * common)
+    np.testing.assert_allclose(view.scale, want, rtol=1e-6)
+    values = view.values(torch.tensor(rows)).double()
+    np.testing.assert_allclose(values.mean(0), 0.0, atol=1e-5)
+    np.testing.assert_allclose(values.std(0, correction=0), unit * deviations / want, atol=1e-5)
+    later = torch.tensor(rows[:, ::-1].copy())  # the columns that hardly varied now do
+    assert float(view.values(later).abs().max()) < 10
+
+
+@pytest.mark.parametrize("largest", [0.9, 1.1])
+def test_columns_of_different_units_have_scales_of_their_own(largest):
+    """One that varies more than ten times as much as most has another unit, and so may all."""
+    deviations = np.array([0.01, 1.0, 1.0, 1.0, largest * SAME_UNIT])
+    rows = torch.tensor(np.linspace(-1, 1, 50)[:, None] * deviations)
+    view = fit_inputs(rows, "dense", None, False)
+    own = rows.numpy().std(0)
+    assert np.allclose(view.scale, own) == (largest > 1)
+    assert float(view.scale[-1]) == pytest.approx(float(own[-1]))
 
 
 def test_images_fill_zero_to_one_as_a_whole():
