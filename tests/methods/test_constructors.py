@@ -39,7 +39,8 @@ PARAMETERS = {
         **{**NETWORKS, **MIXTURE, "objective": "default", "encoder": "auto", "front_end": "auto"},
         **dict.fromkeys(("neighbourhood", "n_neighbors", "join", "pooling", "joint_epochs"), "auto"),
         **dict.fromkeys(("replay", "n_replay", "consistency", "carry", "novelty", "freeze"), "auto"),
-        **{"use_encoder_variance": False, "strict_scale": False, "n_neighbours": "deprecated"},
+        **{"resolution": "normal", "use_encoder_variance": False, "strict_scale": False},
+        "n_neighbours": "deprecated",
     },
 }
 

@@ -128,6 +128,40 @@ def test_probabilities(case):
     assert model.score(rows) == pytest.approx(model.score_samples(rows).mean())
 
 
+def nested():
+    """Three heaps far apart, of three smaller ones each."""
+    rng = np.random.default_rng(0)
+    centres = [(40.0 * a, 6.0 * b) for a in range(3) for b in range(3)]
+    return np.concatenate([rng.normal(size=(60, 2)) + centre for centre in centres])
+
+
+def test_resolution():
+    """Coarse finds the heaps, fine what they are made of; a number is so many times the evidence."""
+    rows = nested()
+    found = [
+        DBULL(random_state=0, resolution=resolution).fit(rows).n_clusters_
+        for resolution in (1e-3, "coarse", "normal", "fine", 1e3)
+    ]
+    assert found == sorted(found)
+    assert (found[0], found[1], found[3], found[4]) == (1, 3, 9, 9)
+
+
+@pytest.mark.parametrize("given", [{"max_evidence": 100.0}, {"objective": "paper"}], ids=str)
+def test_resolution_says_nothing_where_evidence_is_given(X, given):
+    coarse, fine = (
+        DBULL(random_state=0, encoder="identity", resolution=resolution, **given).fit(X)
+        for resolution in ("coarse", "fine")
+    )
+    assert_identical(coarse, fine, X)
+
+
+def test_clusters_of_many_dimensions_are_found_without_networks():
+    """A Gaussian of twelve dimensions has four times the parameters of one of five."""
+    rows, labels = gaussian_clusters(np.random.default_rng(3), (120,) * 4, 12, distance=14.0)
+    found = DBULL(random_state=0, encoder="identity").fit(rows).labels_
+    assert len(set(zip(found, labels, strict=True))) == len(set(found)) == 4
+
+
 # A row's answer is its own.
 
 

@@ -392,10 +392,14 @@ def test_how_much_each_observation_counts():
 
 
 def test_evidence_per_cluster():
-    """As much for each cluster; while none is known, that of many, so that the first can be found."""
+    """As much for each cluster; while none is known, that of many, so that the first can be found.
+
+    A component of many dimensions has more parameters to pay for.
+    """
     settings = FitSettings(evidence_per_cluster=30.0)
-    assert settings.weight(10**4, 5, 1) == pytest.approx(30 / 10**4)
-    assert settings.weight(10**4, 5, 7) == pytest.approx(7 * settings.weight(10**4, 50, 1))
+    assert settings.weight(10**4, 5, 1) == settings.weight(10**4, 2, 1) == pytest.approx(30 / 10**4)
+    assert settings.weight(10**4, 5, 7) == pytest.approx(7 * settings.weight(10**4, 5, 1))
+    assert settings.weight(10**4, 12, 1) == pytest.approx((1 + 12 + 78) / (1 + 5 + 15) * 30 / 10**4)
     assert settings.weight(10**4, 5, 0) == settings.weight(10**4, 5, MANY_CLUSTERS)
     assert settings.weight(20, 5, 1) == 1.0  # never more than there is
     assert FitSettings(evidence_per_cluster=30.0, max_evidence=1000.0).weight(4000, 2, 1) == 0.25

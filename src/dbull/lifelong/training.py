@@ -212,7 +212,7 @@ class Trainer:
     def _misplaced(self, rows: Tensor, mean: Tensor, places: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return how far codes are from where they belong: rows in memory, replayed ones; over all rows."""
         nothing = mean.new_zeros(())
-        replayed = (rows >= self.rows.n_present).to(self.device)
+        replayed = rows >= self.rows.n_present
         if places is None:
             if not self.settings.consistency or not bool(replayed.any()):
                 return nothing, nothing
@@ -220,7 +220,7 @@ class Trainer:
             places[replayed] = self.rows.kept_codes[rows[replayed] - self.rows.n_present]
         # Like the kernel of the graph, it does not let a few that cannot be placed outweigh all others.
         apart = torch.log1p((mean - places.to(self.device)).square().sum(1))
-        of_past = torch.where(replayed, apart, 0.0).sum() / len(rows)
+        of_past = torch.where(replayed.to(self.device), apart, 0.0).sum() / len(rows)
         return apart.mean() - of_past, of_past
 
     def _complaint(self, terms: Tensor, step: int) -> str:

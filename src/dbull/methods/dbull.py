@@ -37,8 +37,8 @@ class DBULL(LearnedClusters, BaseEstimator):
     ----------
     objective : {"default", "paper"}, default="default"
         "paper": the terms of the paper alone (reconstruction, expected log prior, entropy), pretrained as an
-        autoencoder, one component per cluster. "default" adds what helps, per kind of data: a neighbourhood
-        term, a fixed front end for images, clusters as groups of components.
+        autoencoder, one component per cluster. "default" adds what helps: codes laid out along a neighbour
+        graph, a fixed front end for images, clusters as groups of components.
     kind : {"auto", "images", "dense", "sparse"}, default="auto"
         What rows are. "auto": images if `image_shape` is given, sparse if non-negative and mostly zero,
         else dense.
@@ -63,14 +63,16 @@ class DBULL(LearnedClusters, BaseEstimator):
     pretraining : {"end-to-end", "stacked"}, default="end-to-end"
         "stacked" trains a denoising autoencoder layer by layer first.
     neighbourhood : "auto" or float, default="auto"
-        Weight of the neighbourhood term, in nats per row; 0 switches it off.
+        How much codes are held at the places that the neighbour graph has for them, in nats per row and unit
+        of log(1 + squared distance); 0 lays out no places.
     n_neighbors : "auto" or int, default="auto"
         Neighbours of a row in the graph.
     n_neighbours
         Deprecated: the former name of `n_neighbors`.
     join : "auto" or float, default="auto"
-        Components that share at least this part of their edges in the graph are one cluster; 0 keeps
-        each component a cluster, but for floods of copies that an old cluster finds usual.
+        Components whose rows lie among each other at least this much in the graph (0: apart, 1: as one) are
+        one cluster; 0 keeps each component a cluster, but for floods of copies that an old cluster finds
+        usual.
     resolution : {"coarse", "normal", "fine"} or float, default="normal"
         How fine clusters are. "coarse" and "fine" count a third and three times the evidence of "normal" when
         structure is decided, a number so many times as much. Not with `max_evidence` or `objective="paper"`.
@@ -99,7 +101,7 @@ class DBULL(LearnedClusters, BaseEstimator):
         Replayed rows per cluster. "auto": 150, or 8 % of the rows up to 1,000; with `objective="paper"` 100
         in all.
     consistency : "auto" or float, default="auto"
-        How much replayed rows are held where they were in latent space, in nats per unit of squared distance.
+        How much replayed rows are held where they were in latent space, in the units of `neighbourhood`.
     carry : "auto" or bool, default="auto"
         Whether the statistics of the past follow the encoder when it moves.
     novelty : "auto" or bool, default="auto"

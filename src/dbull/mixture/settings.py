@@ -9,6 +9,7 @@ from dbull.mixture.updates import n_features
 OBSERVATIONS_PER_PARAMETER = 36.0
 MIN_EVIDENCE = 1000.0
 MANY_CLUSTERS = 24  # for which evidence per cluster is given while none is known
+FEW_DIMS = 5  # for which evidence per cluster is given; what has more parameters needs more to stand
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class FitSettings:
     prior: MixturePrior | None = None
     concentration: float = 1.0
     max_evidence: str | float | None = "auto"
-    evidence_per_cluster: float | None = None  # "auto" means this much for each of a few clusters or more
+    evidence_per_cluster: float | None = None  # "auto" means this much for each cluster of a few dimensions
     search_rows: int = 10_000  # structure is searched on a sample of this size first
     final_laps: int = 20
     final_tolerance: float = 1e-6
@@ -60,7 +61,8 @@ class FitSettings:
         if self.max_evidence != "auto":
             allowed = float(self.max_evidence)
         elif self.evidence_per_cluster is not None:
-            allowed = self.evidence_per_cluster * (n_components or MANY_CLUSTERS)
+            larger = max(1.0, n_features(n_dims) / n_features(FEW_DIMS))
+            allowed = self.evidence_per_cluster * larger * (n_components or MANY_CLUSTERS)
         else:
             allowed = default_evidence(n_dims, n_components)
         return min(1.0, allowed / n_rows)
