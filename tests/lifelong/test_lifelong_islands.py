@@ -2,8 +2,6 @@
 
 import numpy as np
 import torch
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 from dbull import DBULL
 from dbull.lifelong.codes import CodeMixture
@@ -38,17 +36,27 @@ def one_component(rows, established=False):
     return fit, points
 
 
-def test_islands_are_the_connected_parts_of_the_graph():
+def graph_of(rows):
+    return build_graph(rows.float(), GraphSettings(n_neighbors=5), torch.Generator().manual_seed(0))
+
+
+def test_islands_are_far_parts_of_the_graph_but_the_largest():
     rows, which = heaps((40, 30, 50))
-    graph = build_graph(rows.float(), GraphSettings(n_neighbors=5), torch.Generator().manual_seed(0))
-    islands = islands_of(graph)
-    edges = csr_array((120, 120)).tolil()
-    for row, neighbours in enumerate(graph.neighbours.tolist()):
-        for neighbour in neighbours:
-            edges[row, neighbour] = 1
-    _, expected = connected_components(edges.tocsr(), directed=False)
-    assert torch.equal(islands[:, None] == islands[None, :], torch.from_numpy(expected[:, None] == expected))
-    assert all(len(which[islands == island].unique()) == 1 for island in islands.unique())
+    islands = islands_of(graph_of(rows), rows.float(), 6)
+    assert bool((islands[which == 2] == 0).all())
+    assert torch.equal(islands[:, None] == islands, which[:, None] == which)
+
+
+def test_a_part_that_is_no_farther_than_neighbours_elsewhere_is_no_island():
+    """Two heaps that no edge joins, beside rows that are as far from each other as the two are."""
+    rows, which = heaps((60, 60, 60))
+    rows[which == 1, 0] -= 40.0  # ten away from the first heap
+    rows[which == 2, 1:] *= 20.0  # a wide heap: neighbours are farther than that
+    graph = graph_of(rows)
+    islands = islands_of(graph, rows.float(), 6)
+    assert bool((graph.neighbours[which == 0] < 60).all())  # yet they are connected parts
+    assert bool((islands[which < 2] == 0).all())
+    assert bool((islands_of(graph, rows.float(), 61) == 0).all())
 
 
 def test_each_whole_island_but_the_largest_gets_a_component():

@@ -13,7 +13,6 @@ from dbull.documents import as_text
 from dbull.errors import SettingsError, check_known
 
 if TYPE_CHECKING:
-    from dbull.lifelong.groups import Join
     from dbull.methods.dbull import DBULL
 
 COLUMNS = ("id", "name", "rows", "weight", "first_seen", "last_seen", "spread", "status")
@@ -108,7 +107,7 @@ def retire(model: Model, cluster: Id) -> None:
     _change(model, lambda learner: learner.retire(cluster), f"retire {cluster}")
 
 
-def _show_tree(rows: "list[dict[str, Any]]", joins: "Sequence[Join]", as_json: bool) -> None:
+def _show_tree(rows: "list[dict[str, Any]]", joins: Sequence[Any], as_json: bool) -> None:
     """Print the hierarchy from its top, two groups below each line; or its joins as JSON."""
     if as_json:
         show_json([asdict(join) for join in joins])

@@ -17,8 +17,6 @@ from dbull.mixture.settings import FitSettings
 from dbull.mixture.stats import SufficientStats
 from dbull.mixture.updates import Points, local_step, summarize
 
-WHOLE = 0.9  # share of an island that makes it one
-
 
 @dataclass(frozen=True)
 class CodeMixture:
@@ -91,15 +89,14 @@ class CodeMixture:
     def apart(self, islands: Tensor, n_least: int, points: Points) -> CodeMixture:
         """Give islands of the graph components of their own where a newborn component holds several.
 
-        However few its rows are among all, what no neighbour leads to is no part of anything else. An island
-        is a number for each row, (N,); it needs `n_least` distinct rows.
+        However few its rows are among all, what lies so far from everything is no part of anything else.
+        `islands` has the number of each row's, (N,), 0 for none; one needs `n_least` distinct rows.
         """
         labels, n_before = self.labels.clone(), self.memory.n_components
-        sizes = torch.bincount(islands)
         n_new = 0
         for k in (~self.memory.established).nonzero()[:, 0].tolist():
             found, counts = islands[self.labels == k].unique(return_counts=True)
-            whole = (counts >= n_least) & (counts >= WHOLE * sizes[found])
+            whole = (counts >= n_least) & (found > 0)
             whole[counts.argmax()] = False  # the largest stays
             for island in found[whole].tolist():
                 rows = ((self.labels == k) & (islands == island)).nonzero()[:, 0]

@@ -105,7 +105,8 @@ def learn(
     if graph is not None and s.graph.join > 0:
         near = encode_rows(state.vae, inputs)
         near_points = Points.from_rows(near[0], near[1] if s.use_encoder_variance and learns else None)
-        fit = fit.apart(islands_of(graph)[: len(inputs)], s.graph.n_neighbors + 1, near_points)
+        least = s.graph.n_neighbors + 1  # fewer cannot but know somebody else
+        fit = fit.apart(islands_of(graph, data.inputs, least)[: len(inputs)], least, near_points)
 
     # done: far rows are searched apart and all is folded in
     order = torch.cat([parts.near, parts.far])

@@ -29,6 +29,7 @@ N_OPPONENTS = 64  # rows of a round that push all others; their mean stands for 
 SOFTENING = 1e-3  # keeps the push between coinciding codes finite
 STRONGEST = 4.0  # pull or push of one pair, as in UMAP
 STEP = 0.25  # of a round at the start; falls to 0 linearly
+ISLAND_GAP, MOSTLY = 2.0, 0.95
 START_SPREAD = 3.0  # standard deviation of the first direction of codes that start from nothing
 BISECTIONS = 40
 
@@ -128,12 +129,29 @@ def alone_share(graph: NeighbourGraph, n_present: int, n_replay: int) -> float:
     return float((replayed < 0.5 * n_replay / (n_replay + n_present)).double().mean()) if n_present else 0.0
 
 
-def islands_of(graph: NeighbourGraph) -> Tensor:
-    """Return the number of the connected part of the graph that each row is in, (N,)."""
+def islands_of(graph: NeighbourGraph, inputs: Tensor, n_least: int) -> Tensor:
+    """Return the number of the island that each row is on, (N,); 0 for the mainland.
+
+    An island is a connected part of the graph, not the largest, of at least `n_least` rows, that lies farther
+    from all others than `ISLAND_GAP` times as far as neighbours mostly are. Small parts that are no farther
+    away than neighbours are elsewhere belong to whatever the mixture finds: text falls into hundreds of them.
+    """
     n_rows, k = graph.neighbours.shape
     starts = np.arange(0, n_rows * k + 1, k)
     edges = csr_array((np.ones(n_rows * k), graph.neighbours.flatten().numpy(), starts), (n_rows, n_rows))
-    return torch.from_numpy(connected_components(edges, directed=False)[1]).to(torch.int64)
+    parts = torch.from_numpy(connected_components(edges, directed=False)[1]).to(torch.int64)
+    islands, sizes = torch.zeros(n_rows, dtype=torch.int64), torch.bincount(parts)
+    if len(sizes) == 1:
+        return islands
+    reach = (inputs - inputs[graph.neighbours[:, -1]]).norm(dim=1)
+    usual = float(reach.sort().values[int(MOSTLY * (n_rows - 1))])
+    sizes[sizes.argmax()] = 0
+    for number, part in enumerate((sizes >= n_least).nonzero()[:, 0].tolist(), start=1):
+        inside = parts == part
+        some = inputs[inside][:N_OPPONENTS]
+        if float(torch.cdist(some, inputs[~inside]).min()) > ISLAND_GAP * usual:
+            islands[inside] = number
+    return islands
 
 
 def edges_of(graph: NeighbourGraph) -> tuple[Tensor, Tensor, Tensor]:
