@@ -19,7 +19,7 @@ OUTLIER_STD = 3.0
 MOST_REPLAYED = 1000  # rows per cluster
 FAMILIAR_RATE = 0.25  # learning rate on a familiar data set, as a share of that on a new one
 ROUNDS, FAMILIAR_ROUNDS = 300, 50  # in which codes are laid out along the graph
-EVIDENCE_PER_CLUSTER = 32.0  # observations that a cluster counts as when structure is decided
+EVIDENCE_PER_CLUSTER = 26.0  # observations that a cluster counts as when structure is decided
 RESOLUTIONS = {"coarse": 1 / 3, "normal": 1.0, "fine": 3.0}  # times as much evidence
 
 
