@@ -399,7 +399,9 @@ def test_points_between_neighbours(rows, monkeypatch):
         longest = (data.inputs[other] - data.inputs[one]).abs().argmax(1, keepdim=True)
         part = ((shown[1] - data.inputs[one]) / (data.inputs[other] - data.inputs[one])).gather(1, longest)
         for got, whole in zip(shown, (data.values, data.inputs, data.places), strict=True):
-            torch.testing.assert_close(got, whole[one] + part * (whole[other] - whole[one]), rtol=0, atol=1e-4)
+            torch.testing.assert_close(
+                got, whole[one] + part * (whole[other] - whole[one]), rtol=0, atol=1e-4
+            )
         parts.append(part)
     parts = torch.cat(parts)
     assert stats.kstest(parts[:, 0].numpy(), "uniform").pvalue > 1e-3

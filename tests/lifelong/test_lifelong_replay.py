@@ -268,9 +268,7 @@ def laid_out(state, arrival, monkeypatch, **settings):
     """Learn along the graph; return the rows trained on, and how far replayed codes went."""
     trainers = []
     made = Trainer.__init__
-    monkeypatch.setattr(
-        Trainer, "__init__", lambda self, *given: trainers.append(self) or made(self, *given)
-    )
+    monkeypatch.setattr(Trainer, "__init__", lambda self, *given: trainers.append(self) or made(self, *given))
     along = {"neighbourhood": 1000.0, "novel_epochs": 30, "n_replay": 30, "novel_joint_epochs": 1, **settings}
     drained(learn(state, arrival, learn_settings(**{**SETTINGS, **along}), None))
     (trainer,) = trainers
