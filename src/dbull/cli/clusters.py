@@ -1,6 +1,7 @@
 """``dbull clusters``, ``events``, ``rename``, ``merge``, ``retire``: clusters, and changes by hand."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,7 @@ from dbull.documents import as_text
 from dbull.errors import SettingsError, check_known
 
 if TYPE_CHECKING:
+    from dbull.lifelong.groups import Join
     from dbull.methods.dbull import DBULL
 
 COLUMNS = ("id", "name", "rows", "weight", "first_seen", "last_seen", "spread", "status")
@@ -25,16 +27,21 @@ def clusters(
         int | None, Argument(metavar="[ID]", help="One cluster and what happened to it.")
     ] = None,
     everything: Annotated[bool, Option("--all", help="Also merged ones.")] = False,
+    tree: Annotated[bool, Option("--tree", help="Which would be one at a coarser resolution.")] = False,
     generation: Generation = None,
     as_json: AsJson = False,
 ) -> None:
     """List the clusters: rows, weight, first and last arrival (from 0), spread in latent space, status.
 
-    Example: `dbull clusters model`, `dbull clusters model 3`
+    Example: `dbull clusters model`, `dbull clusters model 3`, `dbull clusters model --tree`
     """
     from dbull.ingest import open_model
 
-    rows = open_model(model, generation)[0].clusters_
+    learner = open_model(model, generation)[0]
+    rows = learner.clusters_
+    if tree:
+        _show_tree(rows, learner.hierarchy_, as_json)
+        return
     if cluster is not None:
         _show_one(model, rows, cluster, generation, as_json)
         return
@@ -99,6 +106,24 @@ def retire(model: Model, cluster: Id) -> None:
     Example: `dbull retire model 4`
     """
     _change(model, lambda learner: learner.retire(cluster), f"retire {cluster}")
+
+
+def _show_tree(rows: "list[dict[str, Any]]", joins: "Sequence[Join]", as_json: bool) -> None:
+    """Print the hierarchy from its top, two groups below each line; or its joins as JSON."""
+    if as_json:
+        show_json([asdict(join) for join in joins])
+        return
+    told = {row["id"]: f"{row['id']} {row['name'] or ''}".rstrip() + f" ({row['rows']} rows)" for row in rows}
+    made = {tuple(sorted((*join.one, *join.other))): join for join in joins}
+
+    def tell(group: tuple[int, ...], depth: int) -> None:
+        join = made.get(group)
+        say("  " * depth + (f"two from resolution {join.resolution:.2g}" if join else told[group[0]]))
+        for part in (join.one, join.other) if join else ():
+            tell(part, depth + 1)
+
+    living = tuple(sorted(row["id"] for row in rows if row["status"] in ("active", "retired")))
+    tell(living, 0)
 
 
 def _change(path: Path, change: "Callable[[DBULL], object]", note: str) -> None:

@@ -85,6 +85,7 @@ Planner = Callable[[np.ndarray, int | None, np.random.Generator], rules.Plan]
 
 _PAIRS = ((0, 1), (2, 3), (4, 5), (6, 7), (8, 9))
 _SINGLES = tuple((label,) for label in range(10))
+_FOURS = tuple(tuple(range(first, first + 4)) for first in range(0, 20, 4))
 
 
 def _drawn(name: str, draw: Callable[[int], Samples]) -> Source:
@@ -95,6 +96,12 @@ def _drawn(name: str, draw: Callable[[int], Samples]) -> Source:
         return replace(load(name), x=samples.x, y_true=samples.y_true)
 
     return data
+
+
+def _digits_table(_seed: int, folder: Path | str | None) -> Dataset:
+    """Return the digits as a plain table: no learner is told that a row is an image."""
+    digits = load("digits", folder)
+    return replace(digits, name="digits-table", sample_shape=(digits.x.shape[1],))
 
 
 def _kdd_both(_seed: int, folder: Path | str | None) -> Dataset:
@@ -113,6 +120,7 @@ _split, _recurring = partial(rules.tasks, groups=_PAIRS), partial(rules.recurrin
 _paper = partial(_split, arrival_size=1_000, rows_per_task=10_000)
 _RULES: dict[str, tuple[Source, Planner]] = {
     "split-digits": ("digits", partial(_split, arrival_size=100)),
+    "split-digits-table": (_digits_table, partial(_split, arrival_size=180)),
     "recurring-digits": ("digits", partial(_recurring, rounds=2)),
     "batch-digits": ("digits", rules.batch),
     "split-mnist": ("mnist", _paper),
@@ -129,7 +137,8 @@ _RULES: dict[str, tuple[Source, Planner]] = {
     "batch-20newsgroups": ("20newsgroups", rules.batch),
     "batch-cifar10-features": ("cifar10-features", rules.batch),
     "batch-stl10-features": ("stl10-features", rules.batch),
-    "split-cifar10-features": ("cifar10-features", partial(_split, arrival_size=400)),
+    "split-cifar10-features": ("cifar10-features", partial(_split, arrival_size=500)),
+    "split-20newsgroups": ("20newsgroups", partial(_split, groups=_FOURS, arrival_size=1_000)),
     "batch-gaussian": (_drawn("gaussian-mixture", synthetic.gaussian_mixture), rules.batch),
     "batch-skewed": (_drawn("skewed-mixture", synthetic.skewed_mixture), rules.batch),
     "drift-gaussian": (

@@ -18,6 +18,7 @@ from sklearn.utils.metaestimators import available_if
 from threadpoolctl import threadpool_limits
 
 from dbull.errors import SettingsError
+from dbull.methods.dp_mixture import DPMixture
 
 Array = NDArray[Any]
 
@@ -60,34 +61,49 @@ class KMeansTrueK(BaseEstimator):
 
 
 @dataclass(eq=False, repr=False)
-class UmapHdbscan(BaseEstimator):
-    """UMAP to a few dimensions, then HDBSCAN; needs the extra ``dbull[umap]``.
-
-    New rows are placed by UMAP's own transform and take the cluster of the nearest clustered training row.
-    Training rows that HDBSCAN calls noise lend their id to nobody, so no row is ever answered "noise".
-    """
+class _OnUmap(BaseEstimator):
+    """Clusters of UMAP's embedding; needs the extra ``dbull[umap]``. New rows are placed by its transform."""
 
     n_dims: int = 10
     n_neighbors: int = 30
-    min_cluster_size: int = 30
+    min_dist: float = 0.0
     random_state: int | None = None
 
-    def fit(self, X: Array) -> "UmapHdbscan":
-        """Learn embedding and clusters of one set of rows from scratch."""
+    def _embed(self, X: Array) -> Array:
+        """Learn the embedding of one set of rows from scratch, and return it."""
         try:
             from umap import UMAP
         except ImportError as error:
-            raise SettingsError("umap-hdbscan needs umap-learn: pip install 'dbull[umap]'") from error
+            raise SettingsError("this method needs umap-learn: pip install 'dbull[umap]'") from error
         umap = UMAP(
             n_components=self.n_dims,
             n_neighbors=min(self.n_neighbors, len(X) - 1),
-            min_dist=0.0,
+            min_dist=self.min_dist,
             random_state=self.random_state,
             n_jobs=1,  # UMAP is repeatable only in one thread
         )
         with _threads_kept():
             self.umap_ = umap.fit(X)
-        embedding = self.umap_.embedding_
+        return np.asarray(self.umap_.embedding_)
+
+    def _place(self, X: Array) -> Array:
+        with _threads_kept():
+            return np.asarray(self.umap_.transform(X))
+
+
+@dataclass(eq=False, repr=False)
+class UmapHdbscan(_OnUmap):
+    """UMAP to a few dimensions, then HDBSCAN.
+
+    New rows take the cluster of the nearest clustered training row. Training rows that HDBSCAN calls noise
+    lend their id to nobody, so no row is ever answered "noise".
+    """
+
+    min_cluster_size: int = 30
+
+    def fit(self, X: Array) -> "UmapHdbscan":
+        """Learn embedding and clusters of one set of rows from scratch."""
+        embedding = self._embed(X)
         labels = HDBSCAN(min_cluster_size=self.min_cluster_size, copy=True).fit_predict(embedding)
         clustered = labels >= 0
         if not clustered.any():  # all noise: the one thing that can be said is "one cluster"
@@ -98,9 +114,26 @@ class UmapHdbscan(BaseEstimator):
 
     def predict(self, X: Array) -> Array:
         """Return the cluster of the nearest clustered training row, (N,)."""
-        with _threads_kept():
-            embedding = self.umap_.transform(X)
-        return np.asarray(self.nearest_.predict(embedding))
+        return np.asarray(self.nearest_.predict(self._place(X)))
+
+
+@dataclass(eq=False, repr=False)
+class UmapDPMixture(_OnUmap):
+    """UMAP to five dimensions with its own defaults, then `DPMixture` with its own."""
+
+    n_dims: int = 5
+    n_neighbors: int = 15
+    min_dist: float = 0.1
+
+    def fit(self, X: Array) -> "UmapDPMixture":
+        """Learn embedding and clusters of one set of rows from scratch."""
+        self.mixture_ = DPMixture(random_state=self.random_state).fit(self._embed(X).astype(np.float64))
+        self.n_clusters_ = self.mixture_.n_clusters_
+        return self
+
+    def predict(self, X: Array) -> Array:
+        """Return the cluster of each row where UMAP places it, (N,)."""
+        return self.mixture_.predict(self._place(X).astype(np.float64))
 
 
 def _learner_has(name: str) -> Any:

@@ -69,6 +69,10 @@ METHODS: Mapping[str, Method] = {
         {"n_components": 30},
         pca_dims=10,
     ),
+    "umap-dp-mixture": Method(
+        "dbull.experiments.baselines:UmapDPMixture",
+        "UMAP, then our Dirichlet process mixture, refitted on all rows so far (extra: umap)",
+    ),
     "umap-hdbscan": Method(
         "dbull.experiments.baselines:UmapHdbscan",
         "UMAP, then HDBSCAN, refitted on all rows so far (extra: umap)",

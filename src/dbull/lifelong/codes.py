@@ -17,6 +17,8 @@ from dbull.mixture.settings import FitSettings
 from dbull.mixture.stats import SufficientStats
 from dbull.mixture.updates import Points, local_step, summarize
 
+WHOLE = 0.9  # share of an island that makes it one
+
 
 @dataclass(frozen=True)
 class CodeMixture:
@@ -84,6 +86,38 @@ class CodeMixture:
             posterior=global_step(self.prior, memory.total),
             labels=torch.cat([self.labels, other.labels + mine.n_components]),
             responsibilities=torch.block_diag(self.responsibilities, other.responsibilities),
+        )
+
+    def apart(self, islands: Tensor, n_least: int, points: Points) -> CodeMixture:
+        """Give islands of the graph components of their own where a newborn component holds several.
+
+        However few its rows are among all, what no neighbour leads to is no part of anything else. An island
+        is a number for each row, (N,); it needs `n_least` distinct rows.
+        """
+        labels, n_before = self.labels.clone(), self.memory.n_components
+        sizes = torch.bincount(islands)
+        n_new = 0
+        for k in (~self.memory.established).nonzero()[:, 0].tolist():
+            found, counts = islands[self.labels == k].unique(return_counts=True)
+            whole = (counts >= n_least) & (counts >= WHOLE * sizes[found])
+            whole[counts.argmax()] = False  # the largest stays
+            for island in found[whole].tolist():
+                rows = ((self.labels == k) & (islands == island)).nonzero()[:, 0]
+                if len(points.take(rows).zt.unique(dim=1).T) >= n_least:  # copies know nobody but each other
+                    labels[rows] = n_before + n_new
+                    n_new += 1
+        if n_new == 0:
+            return self
+        moved = labels >= n_before
+        responsibilities = torch.nn.functional.pad(self.responsibilities, (0, n_new))
+        responsibilities[moved] = 0.0
+        responsibilities[moved, labels[moved]] = 1.0
+        memory = self.memory.coarse()
+        memory.add_components(n_new)
+        memory.refill([summarize(responsibilities.to(torch.float64).log(), points)])
+        posterior = global_step(self.prior, memory.total)
+        return replace(
+            self, memory=memory, posterior=posterior, labels=labels, responsibilities=responsibilities
         )
 
     def without_unchosen(self, points: Points) -> CodeMixture:

@@ -4,10 +4,21 @@ Real clusters are not Gaussian: a mixture that describes them well needs several
 Rows of two pieces of one cluster lie among each other, those of two clusters do not.
 """
 
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
-__all__ = ["join_components", "mixing", "number_clusters"]
+from dbull.lifelong.settings import EVIDENCE_PER_CLUSTER
+from dbull.mixture.posterior import log_evidence
+from dbull.mixture.prior import MixturePrior, adapted_prior
+from dbull.mixture.stats import SufficientStats
+
+__all__ = ["Join", "hierarchy", "join_components", "mixing", "number_clusters"]
+
+FINEST, BISECTIONS = 1e6, 40  # the dial is searched from 1 / FINEST to FINEST
 
 
 def mixing(edges: Tensor, sizes: Tensor) -> Tensor:
@@ -76,3 +87,54 @@ def join_components(edges: Tensor, sizes: Tensor, threshold: float, n_old: int =
         group[group == b] = a
     numbered: Tensor = torch.unique(group, return_inverse=True)[1]
     return numbered
+
+
+@dataclass(frozen=True)
+class Join:
+    """Two groups of clusters, and the `resolution` below which they would be one."""
+
+    one: tuple[int, ...]  # ids
+    other: tuple[int, ...]
+    resolution: float
+
+
+def hierarchy(ids: Sequence[int], stats: SufficientStats) -> tuple[Join, ...]:
+    """Return how clusters would be joined as the resolution falls, the hardest to tell apart first.
+
+    Two clusters are one where the evidence of their pooled statistics is higher than that of both, each
+    counting as the search counts it: the decision of a merge, at every level. Between groups it is the
+    geometric mean over their pairs. It needs nothing but what adds up over data sets, so it can be had for
+    clusters whose rows are gone.
+    """
+    from scipy.cluster.hierarchy import average  # slow to import, and few ask
+
+    groups: list[tuple[int, ...]] = [(int(i),) for i in ids]
+    if len(groups) < 2:
+        return ()
+    a, b = torch.triu_indices(len(groups), len(groups), offset=1)
+    levels = separation(adapted_prior(stats), stats.select(a), stats.select(b))
+    joins = []
+    for one, other, apart, _ in average((FINEST / levels).log().numpy()):
+        joins.append(Join(groups[int(one)], groups[int(other)], FINEST * math.exp(-apart)))
+        groups.append(tuple(sorted((*groups[int(one)], *groups[int(other)]))))
+    return tuple(joins)
+
+
+def separation(prior: MixturePrior, one: SufficientStats, other: SufficientStats) -> Tensor:
+    """Return the resolution from which the clusters of each pair are two, (P,), by bisection of its log."""
+    both = one + other
+    rows = both.counts.clamp_min(torch.finfo(torch.float64).tiny)
+    low = torch.full_like(rows, -math.log(FINEST))
+    high = -low
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        weight = 2 * EVIDENCE_PER_CLUSTER * middle.exp() / rows
+        parts = [_weighted(part, weight) for part in (both, one, other)]
+        pooled, *apart = [log_evidence(prior, part) for part in parts]
+        one_cluster = pooled > apart[0] + apart[1]
+        low, high = torch.where(one_cluster, middle, low), torch.where(one_cluster, high, middle)
+    return ((low + high) / 2).exp()
+
+
+def _weighted(stats: SufficientStats, weight: Tensor) -> SufficientStats:
+    return stats.each(lambda part: part * weight.reshape(-1, *[1] * (part.dim() - 1)))

@@ -22,7 +22,7 @@ from dbull.ledger import ArrivalReport
 from dbull.lifelong.codes import CodeMixture, CodeSearch
 from dbull.lifelong.folding import Arrival, fold_in
 from dbull.lifelong.inference import encode_rows
-from dbull.lifelong.neighbourhood import alone_share, build_graph, first_codes, lay_out
+from dbull.lifelong.neighbourhood import alone_share, build_graph, first_codes, islands_of, lay_out
 from dbull.lifelong.novelty import Triage, sort_rows
 from dbull.lifelong.past import Past
 from dbull.lifelong.settings import ALONE_SHARE, NOVEL_SHARE, LearnSettings, Schedule
@@ -80,7 +80,8 @@ def learn(
     clock.n_epochs = schedule.epochs + schedule.joint_epochs
 
     # represent, search, joint
-    search = CodeSearch(s.mixture, generator)
+    # What a first search misses is missed for long; a later one has as many chances as there are data sets.
+    search = CodeSearch(s.mixture if first else s.mixture.without_second_chances(), generator)
     if len(inputs) > 0 and learns:
         data = _laid_out(state, replace(data, graph=graph), s, schedule, generator)
         trainer = Trainer(state.view, state.vae, data, augment, s.training, generator)
@@ -101,6 +102,10 @@ def learn(
     elif len(inputs) > 0:
         fit = search(fit, Points.from_rows(inputs.to(torch.float64)))
         yield _progress(clock, "search", fit)
+    if graph is not None and s.graph.join > 0:
+        near = encode_rows(state.vae, inputs)
+        near_points = Points.from_rows(near[0], near[1] if s.use_encoder_variance and learns else None)
+        fit = fit.apart(islands_of(graph)[: len(inputs)], s.graph.n_neighbors + 1, near_points)
 
     # done: far rows are searched apart and all is folded in
     order = torch.cat([parts.near, parts.far])

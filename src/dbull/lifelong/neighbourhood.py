@@ -11,7 +11,10 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -123,6 +126,14 @@ def alone_share(graph: NeighbourGraph, n_present: int, n_replay: int) -> float:
     """
     replayed = (graph.neighbours[:n_present] >= n_present).double().mean(1)
     return float((replayed < 0.5 * n_replay / (n_replay + n_present)).double().mean()) if n_present else 0.0
+
+
+def islands_of(graph: NeighbourGraph) -> Tensor:
+    """Return the number of the connected part of the graph that each row is in, (N,)."""
+    n_rows, k = graph.neighbours.shape
+    starts = np.arange(0, n_rows * k + 1, k)
+    edges = csr_array((np.ones(n_rows * k), graph.neighbours.flatten().numpy(), starts), (n_rows, n_rows))
+    return torch.from_numpy(connected_components(edges, directed=False)[1]).to(torch.int64)
 
 
 def edges_of(graph: NeighbourGraph) -> tuple[Tensor, Tensor, Tensor]:

@@ -19,7 +19,7 @@ OUTLIER_STD = 3.0
 MOST_REPLAYED = 1000  # rows per cluster
 FAMILIAR_RATE = 0.25  # learning rate on a familiar data set, as a share of that on a new one
 ROUNDS, FAMILIAR_ROUNDS = 300, 50  # in which codes are laid out along the graph
-EVIDENCE_PER_CLUSTER = 28.0  # observations that a cluster counts as when structure is decided
+EVIDENCE_PER_CLUSTER = 32.0  # observations that a cluster counts as when structure is decided
 RESOLUTIONS = {"coarse": 1 / 3, "normal": 1.0, "fine": 3.0}  # times as much evidence
 
 
@@ -32,9 +32,9 @@ class TrainingSettings:
     stacked_epochs: int = 0  # layer-wise denoising before everything else, per layer
     novel_epochs: int = 40  # after the first data set, if much of what arrives is new
     novel_joint_epochs: int = 1
-    familiar_epochs: int = 6  # if little is
-    familiar_joint_epochs: int = 1
-    joint_births: bool = True  # whether components may still be born in the alternation
+    familiar_epochs: int = 4  # if little is
+    familiar_joint_epochs: int = 0
+    joint_births: bool = False  # whether components may still be born in the alternation
     batch_size: int = 256
     learning_rate: float = 2e-3
     joint_learning_rate: float = 3e-4
@@ -79,7 +79,7 @@ class PastSettings:
     """What is kept of rows that are gone, and how it is used."""
 
     replay: str = "imprints"  # where rows of the past are drawn from; see past.py
-    n_replay: int = 150
+    n_replay: int = 300
     per_cluster: bool = True  # or in all
     carry: bool = True  # whether the statistics of the past follow the encoder
     novelty: bool = True  # whether strangeness decides how long to train and which rows count
@@ -113,7 +113,7 @@ class Recipe:
     augment: bool = False
 
 
-DEFAULT = Recipe(LearnSettings(mixture=FitSettings(evidence_per_cluster=EVIDENCE_PER_CLUSTER)))
+DEFAULT = Recipe(LearnSettings(mixture=FitSettings(pooling=0.03, evidence_per_cluster=EVIDENCE_PER_CLUSTER)))
 PAPER = Recipe(
     LearnSettings(
         TrainingSettings(

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from dbull.errors import NumericalError
 from dbull.ledger import Ledger
+from dbull.lifelong.groups import Join, hierarchy
 from dbull.lifelong.inference import CHUNK_ROWS, padded
 from dbull.lifelong.novelty import Calibration
 from dbull.lifelong.past import IMPRINT_RANK, Imprint, encoder_fingerprint, imprints_of_stats
@@ -117,6 +118,12 @@ class LearnerState:
         """Return the id of the most probable cluster of each code, (N,)."""
         ids: Tensor = torch.tensor(self.cluster_ids, dtype=torch.int64)[self.log_proba(codes).argmax(1)]
         return ids
+
+    def hierarchy(self) -> tuple[Join, ...]:
+        """Return how the clusters would be joined at coarser resolutions."""
+        members = [self.cluster_of == cluster for cluster in self.cluster_ids]
+        total = self.memory.total.each(lambda part: torch.stack([part[mine].sum(0) for mine in members]))
+        return hierarchy(self.cluster_ids, total)
 
     def spread(self, cluster: int) -> float:
         """Return the root mean square distance of a cluster's codes from their mean."""

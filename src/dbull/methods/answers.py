@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from dbull.errors import check_known
 from dbull.ledger import NO_CLUSTER, ArrivalReport, Event
+from dbull.lifelong.groups import Join
 from dbull.lifelong.inference import CHUNK_ROWS, bounds_of, decode_codes, encode_rows, padded
 from dbull.lifelong.novelty import Strangeness, strangeness
 from dbull.lifelong.settings import OUTLIER_STD
@@ -162,6 +163,12 @@ class LearnedClusters(
             {**row, "spread": self.state_.spread(row["id"]) if row["id"] in living else None}
             for row in self.state_.ledger.table()
         ]
+
+    @property
+    def hierarchy_(self) -> tuple[Join, ...]:
+        """How the clusters would be joined as `resolution` falls, those hardest to tell apart first."""
+        check_is_fitted(self)
+        return self.state_.hierarchy()
 
     def resolve(self, ids: ArrayLike) -> NDArray[np.int64]:
         """Return the present id of each id ever given: after merges the one it lives on under."""

@@ -98,7 +98,7 @@ class DBULL(LearnedClusters, BaseEstimator):
         inputs, or drawn from the mixture and decoded, as in the paper. "auto": "imprints", with
         `objective="paper"` "decoded".
     n_replay : "auto" or int, default="auto"
-        Replayed rows per cluster. "auto": 150, or 8 % of the rows up to 1,000; with `objective="paper"` 100
+        Replayed rows per cluster. "auto": 300, or 8 % of the rows up to 1,000; with `objective="paper"` 100
         in all.
     consistency : "auto" or float, default="auto"
         How much replayed rows are held where they were in latent space, in the units of `neighbourhood`.

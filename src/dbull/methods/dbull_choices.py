@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 Record = TypeVar("Record", TrainingSettings, GraphSettings, PastSettings, FitSettings)
 IDENTITY_WIDTH = 10  # rows up to this wide are clustered as they are unless a network is asked for
+PLAIN_EVIDENCE = 2.0  # times as much for rows as they are: codes laid out along a graph exaggerate gaps
 
 
 @dataclass(frozen=True)
@@ -72,8 +73,8 @@ def choose(model: DBULL, rows: torch.Tensor) -> Choices:
     front_end = recipe.front_end if model.front_end == "auto" else bool(model.front_end)
     view = fit_inputs(rows, kind, image_shape, front_end and encoder == "mlp", encoder == "identity")
     vae = networks(model, view, kind, encoder, recipe, seed)
-    settings = learn_settings(model, len(rows), recipe, pretrained=False)
     fresh = LearnerState.fresh(kind, view, vae, seed)
+    settings = learn_settings(model, len(rows), recipe, fresh)
     return Choices(fresh, settings, augmentation(model, recipe, image_shape))
 
 
@@ -81,7 +82,7 @@ def choose_again(model: DBULL, state: LearnerState, n_rows: int) -> tuple[LearnS
     """Check the parameters of a model and resolve them for a further data set."""
     model.check_parameters()
     recipe = RECIPES[model.objective, state.kind]
-    settings = learn_settings(model, n_rows, recipe, pretrained=state.n_pretrain_rows > 0)
+    settings = learn_settings(model, n_rows, recipe, state)
     return settings, augmentation(model, recipe, image_shape_of(model, model.n_features_in_))
 
 
@@ -128,8 +129,8 @@ def networks(model: DBULL, view: InputView, kind: str, encoder: str, recipe: Rec
         raise SettingsError(f"device {model.device!r} cannot be used: {error}") from error
 
 
-def learn_settings(model: DBULL, n_rows: int, recipe: Recipe, pretrained: bool) -> LearnSettings:
-    """Return how to learn: what the user gave, else what the recipe has."""
+def learn_settings(model: DBULL, n_rows: int, recipe: Recipe, state: LearnerState) -> LearnSettings:
+    """Return how to go on learning from a state: what the user gave, else what the recipe has."""
     s = recipe.settings
     training, graph, past = _given(model, s.training), _given(model, s.graph), _given(model, s.past)
     if model.n_neighbours != "deprecated":
@@ -138,7 +139,7 @@ def learn_settings(model: DBULL, n_rows: int, recipe: Recipe, pretrained: bool) 
     if model.epochs == "auto":
         training = replace(training, epochs=epochs_for(n_rows, training.batch_size, *recipe.epoch_range))
     if model.freeze == "auto":
-        training = replace(training, freeze=pretrained)
+        training = replace(training, freeze=state.n_pretrain_rows > 0)
     if model.n_replay == "auto":
         past = replace(past, n_replay=replay_for(n_rows, past))
     joint_rate = training.learning_rate * s.training.joint_learning_rate / s.training.learning_rate
@@ -147,6 +148,7 @@ def learn_settings(model: DBULL, n_rows: int, recipe: Recipe, pretrained: bool) 
     mixture = replace(_given(model, s.mixture), search=SearchSettings(max_clusters=model.max_clusters))
     if mixture.evidence_per_cluster is not None:
         more = RESOLUTIONS[model.resolution] if isinstance(model.resolution, str) else float(model.resolution)
+        more *= 1.0 if state.vae.learns else PLAIN_EVIDENCE
         mixture = replace(mixture, evidence_per_cluster=more * mixture.evidence_per_cluster)
     return LearnSettings(training, graph, past, mixture, bool(model.use_encoder_variance))
 

@@ -6,7 +6,7 @@ happens. A fit to one data set searches on a sample, then on all rows, then does
 
 import math
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -250,8 +250,7 @@ def fit_data_set(
     if start is None and n_rows > 1.5 * s.search_rows:
         chosen = torch.randperm(n_rows, generator=generator)[: s.search_rows].sort().values
         # What fails on the sample gets its second chance on all rows.
-        once = replace(s, search=replace(s.search, second_chances=0))
-        yield from Search(memory, points.take(chosen), once, generator).run()
+        yield from Search(memory, points.take(chosen), s.without_second_chances(), generator).run()
         start = memory.overall + memory.current.scaled(n_rows / s.search_rows)
     search = Search(memory, points, s, generator, start)
     yield from search.run()

@@ -1,7 +1,7 @@
 """How hard to look for structure, and how much evidence may speak when it is decided."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dbull.mixture.prior import MixturePrior
 from dbull.mixture.updates import n_features
@@ -49,6 +49,10 @@ class FitSettings:
     final_tolerance: float = 1e-6
     pooling: float = 0.0  # part of the evidence that the expectation of a covariance counts for
     search: SearchSettings = field(default_factory=SearchSettings)
+
+    def without_second_chances(self) -> "FitSettings":
+        """Return the same for a search in which what fails is not tried again."""
+        return replace(self, search=replace(self.search, second_chances=0))
 
     def weight(self, n_rows: int, n_dims: int, n_components: int) -> float:
         """Return how much each of `n_rows` observations counts when structure is decided."""
