@@ -35,9 +35,11 @@ class Mutation(NamedTuple):
 REPLAY = "lifelong/test_lifelong_replay.py"
 FOLDING = "lifelong/test_lifelong_folding.py"
 LEARN = "lifelong/test_lifelong_learn.py"
+GRAPH = "lifelong/test_lifelong_neighbourhood.py"
 GROUPS = "lifelong/test_lifelong_groups.py"
 IMPRINT = "lifelong/test_lifelong_imprint.py"
 NOVELTY = "lifelong/test_lifelong_novelty.py"
+SEARCH = "mixture/test_mixture_search.py"
 OUTLIERS = "methods/test_dbull_outliers.py"
 STREAM = "methods/test_dbull_stream.py"
 CLAIMS = "methods/test_capabilities.py"
@@ -113,9 +115,23 @@ MUTATIONS = (
     Mutation(
         "replayed codes are not held",
         "lifelong/training.py",
-        "settings.consistency if len(rows.kept_codes) else 0.0",
-        "0.0",
+        "self.settings.consistency * terms[4]",
+        "0 * terms[4]",
         REPLAY,
+    ),
+    Mutation(
+        "replayed rows find new places",
+        "lifelong/learn.py",
+        "lay_out(data.graph, start, len(data.kept_codes),",
+        "lay_out(data.graph, start, 0,",
+        REPLAY,
+    ),
+    Mutation(
+        "held rows move",
+        "lifelong/neighbourhood.py",
+        "codes += torch.where(free, ",
+        "codes += torch.where(free | True, ",
+        GRAPH,
     ),
     Mutation(
         "the fingerprint of the first encoder is kept",
@@ -142,6 +158,14 @@ MUTATIONS = (
     ),
     Mutation("all is new", "lifelong/learn.py", "parts.near_novel_share > ", "1.0 > ", FOLDING),
     Mutation("nothing is new", "lifelong/learn.py", "parts.near_novel_share > ", "0.0 > ", FOLDING),
+    Mutation("nobody is alone", "lifelong/learn.py", "alone > ALONE_SHARE", "False", FOLDING),
+    Mutation(
+        "who has a replayed neighbour is not alone",
+        "lifelong/neighbourhood.py",
+        "(replayed < 0.5 * n_replay / (n_replay + n_present))",
+        "(replayed <= 0)",
+        GRAPH,
+    ),
     Mutation(
         "any cluster's scale will do",
         "lifelong/novelty.py",
@@ -158,21 +182,40 @@ MUTATIONS = (
     ),
     # Clusters.
     Mutation(
-        "all that touches is joined", "lifelong/groups.py", "float(shared[a, b]) < threshold or", "", GROUPS
+        "all that touches is joined", "lifelong/groups.py", "float(mixed[a, b]) < threshold or", "", GROUPS
     ),
     Mutation(
-        "nothing is joined", "lifelong/groups.py", "float(shared[a, b]) < threshold or", "True or", GROUPS
+        "nothing is joined", "lifelong/groups.py", "float(mixed[a, b]) < threshold or", "True or", GROUPS
     ),
     Mutation(
         "learning joins nothing",
         "lifelong/folding.py",
-        "group = place_newborns(",
-        "place_newborns(",
+        "group = join_components(",
+        "join_components(",
         LEARN,
     ),
     Mutation(
-        "newborns join whatever they touch", "lifelong/groups.py", "= contact < mixed", "= False", GROUPS
+        "old clusters are joined",
+        "lifelong/groups.py",
+        "forbidden = old[:, None] & old[None, :]",
+        "forbidden = torch.zeros(n, n, dtype=torch.bool)",
+        GROUPS,
     ),
+    Mutation(
+        "a bridge between old clusters joins them",
+        "lifelong/groups.py",
+        "forbidden[a] |= forbidden[b]",
+        "",
+        GROUPS,
+    ),
+    Mutation(
+        "mixing does not know how many rows there are",
+        "lifelong/groups.py",
+        "sizes[:, None] * sizes[None, :] / (sizes[:, None] + sizes[None, :]).clamp_min(1).square()",
+        "0.25",
+        GROUPS,
+    ),
+    Mutation("joined sizes do not add up", "lifelong/groups.py", "sizes[a] += sizes[b]", "", GROUPS),
     Mutation(
         "clusters are numbered as they come",
         "lifelong/groups.py",
@@ -225,11 +268,89 @@ MUTATIONS = (
         f"{STREAM} -k random",
     ),
     Mutation(
-        "no neighbour graph in the loss",
+        "no places in the loss",
         "lifelong/training.py",
         "self.settings.neighbourhood * terms[3]",
         "0",
         LEARN,
+    ),
+    Mutation(
+        "the decoder moves codes that have places",
+        "lifelong/training.py",
+        "mean if places is None else mean.detach()",
+        "mean",
+        LEARN,
+    ),
+    Mutation(
+        "values are not between neighbours",
+        "lifelong/training.py",
+        "theirs = (self.rows.values[neighbour],",
+        "theirs = (shown,",
+        LEARN,
+    ),
+    Mutation(
+        "an edge counts from one side",
+        "lifelong/neighbourhood.py",
+        '1 - graph.weights.flatten(), "prod")',
+        '1 - graph.weights.flatten(), "amax")',
+        GRAPH,
+    ),
+    Mutation(
+        "nothing is pulled",
+        "lifelong/neighbourhood.py",
+        "index_add_(0, other, pull)",
+        "mul_(pull.sum() * 0)",
+        GRAPH,
+    ),
+    Mutation(
+        "nothing is pushed",
+        "lifelong/neighbourhood.py",
+        "N_REPELLED / N_OPPONENTS * n_drawn",
+        "0.0 * n_drawn",
+        GRAPH,
+    ),
+    # Evidence and scales.
+    Mutation(
+        "the search starts from few clusters",
+        "mixture/search.py",
+        "self.weight_at(0 if begins else self.n_present)",
+        "self.weight_at(1 if begins else self.n_present)",
+        SEARCH,
+    ),
+    Mutation(
+        "components of the past ask for evidence",
+        "mixture/search.py",
+        "return int((self.memory.current.counts >= 1).sum())",
+        "return self.memory.n_components",
+        SEARCH,
+    ),
+    Mutation(
+        "evidence does not know dimensions",
+        "mixture/settings.py",
+        "max(1.0, n_features(n_dims) / n_features(FEW_DIMS))",
+        "1.0",
+        SEARCH,
+    ),
+    Mutation(
+        "resolution is not heard",
+        "methods/dbull_choices.py",
+        "evidence_per_cluster=more * mixture",
+        "evidence_per_cluster=mixture",
+        "methods/test_dbull.py -k resolution",
+    ),
+    Mutation(
+        "what hardly varies is blown up",
+        "nets/inputs.py",
+        "if same_unit and floor > 0:",
+        "if False:",
+        "nets/test_nets_inputs.py",
+    ),
+    Mutation(
+        "all columns have one unit",
+        "nets/inputs.py",
+        "bool(scale.max() <= SAME_UNIT * scale.median())",
+        "True",
+        "nets/test_nets_inputs.py",
     ),
     Mutation(
         "a first data set is never searched afresh",

@@ -224,7 +224,12 @@ def test_the_order_of_rows_does_not_show_in_the_clusters(encoder):
 
 @pytest.mark.parametrize(
     ("settings", "afresh"),
-    [({}, 1), ({"joint_births": False}, 0), ({"joint_epochs": 0}, 0), ({"encoder": "identity"}, 0)],
+    [
+        ({"joint_births": True}, 1),
+        ({"joint_births": False}, 0),
+        ({"joint_births": True, "joint_epochs": 0}, 0),
+        ({"joint_births": True, "encoder": "identity"}, 0),
+    ],
 )
 def test_a_first_data_set_is_searched_afresh_on_its_last_codes(rows, settings, afresh, monkeypatch):
     given = []
