@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 Record = TypeVar("Record", TrainingSettings, GraphSettings, PastSettings, FitSettings)
 IDENTITY_WIDTH = 10  # rows up to this wide are clustered as they are unless a network is asked for
 PLAIN_EVIDENCE = 2.0  # times as much for rows as they are: codes laid out along a graph exaggerate gaps
+PLAIN_POOLING = 0.01  # for the same: more of it holds heaps together that are clearly several
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,9 @@ def learn_settings(model: DBULL, n_rows: int, recipe: Recipe, state: LearnerStat
     mixture = replace(_given(model, s.mixture), search=SearchSettings(max_clusters=model.max_clusters))
     if mixture.evidence_per_cluster is not None:
         more = RESOLUTIONS[model.resolution] if isinstance(model.resolution, str) else float(model.resolution)
-        more *= 1.0 if state.vae.learns else PLAIN_EVIDENCE
+        if not state.vae.learns:
+            more *= PLAIN_EVIDENCE
+            mixture = replace(mixture, pooling=PLAIN_POOLING if model.pooling == "auto" else mixture.pooling)
         mixture = replace(mixture, evidence_per_cluster=more * mixture.evidence_per_cluster)
     return LearnSettings(training, graph, past, mixture, bool(model.use_encoder_variance))
 
