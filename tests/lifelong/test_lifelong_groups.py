@@ -242,3 +242,19 @@ def test_old_clusters_keep_their_numbers_and_new_ones_follow_by_size(n_old, raw,
     assert sizes.tolist() == sorted(sizes.tolist(), reverse=True)
     same = given_groups[:, None] == given_groups
     assert torch.equal(numbers[:, None] == numbers, same)
+
+
+def test_new_ones_of_few_rows_go_with_the_new_one_that_they_touch_most():
+    edges = torch.diag(torch.tensor([900.0, 800.0, 700.0, 60.0, 50.0], dtype=torch.float64))
+    edges[3, 0] = edges[0, 3] = 9.0  # the old one: no new kind is lost to it
+    edges[3, 1] = edges[1, 3] = 2.0
+    edges[3, 2] = edges[2, 3] = 1.0
+    sizes = torch.tensor([100, 90, 80, 10, 9])
+    assert join_components(edges, sizes, 0.9, n_old=1).tolist() == [0, 1, 2, 3, 4]
+    assert join_components(edges, sizes, 0.9, n_old=1, n_least=16).tolist() == [
+        0,
+        1,
+        2,
+        1,
+        3,
+    ]  # the last: alone

@@ -146,7 +146,7 @@ def _place(state: LearnerState, fit: CodeMixture, arrival: Arrival, s: GraphSett
         sizes = torch.bincount(nodes, minlength=n_nodes)
         edges = edge_weights(arrival.graph, nodes, n_nodes)
         contact = mixing(edges, sizes)[:, :n_old]
-        group = join_components(edges, sizes, s.join, n_old)
+        group = join_components(edges, sizes, s.join, n_old, n_least=s.n_neighbors + 1)
     numbers = number_clusters(group[node_of], fit.labels, n_old)
     n_new = max(0, int(numbers.max()) + 1 - n_old)
     given = state.ledger.ids_given

@@ -51,13 +51,16 @@ def number_clusters(group: Tensor, labels: Tensor, n_old: int) -> Tensor:
     return torch.tensor([number.get(g, g) for g in group.tolist()])
 
 
-def join_components(edges: Tensor, sizes: Tensor, threshold: float, n_old: int = 0) -> Tensor:
+def join_components(
+    edges: Tensor, sizes: Tensor, threshold: float, n_old: int = 0, n_least: int = 0
+) -> Tensor:
     """Return the group of each component, (K,), numbered from 0 in the order of their first members.
 
     Joins the pair that is mixed most, and goes on with the joined ones as one, while the mixing is at least
-    `threshold`. The first `n_old` are old clusters, which are never joined with each other and keep their
-    numbers. A new cluster that only touches an old one stays apart: an old cluster is replayed in all its
-    parts, so its own rows lie among replayed ones.
+    `threshold`. New ones of fewer than `n_least` rows are too few to stand: they go with the new one that
+    they touch most, if any. The first `n_old` are old clusters, which are never joined with each other and
+    keep their numbers. A new cluster that only touches an old one stays apart: an old cluster is replayed in
+    all its parts, so its own rows lie among replayed ones.
 
     Parameters
     ----------
@@ -73,9 +76,13 @@ def join_components(edges: Tensor, sizes: Tensor, threshold: float, n_old: int =
     forbidden = old[:, None] & old[None, :]
     for _ in range(n - 1):
         mixed = mixing(edges, sizes).masked_fill(forbidden, 0.0)
+        if float(mixed.max()) < threshold:
+            small = ~old & (sizes < n_least)
+            mixed[old] = mixed[:, old] = 0.0
+            mixed.masked_fill_(~(small[:, None] | small[None, :]), 0.0)
         best = int(mixed.argmax())
         a, b = sorted((best // n, best % n))
-        if float(mixed[a, b]) < threshold or a == b:
+        if float(mixed[a, b]) <= 0.0:
             break
         edges[a] += edges[b]
         edges[:, a] += edges[:, b]

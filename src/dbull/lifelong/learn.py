@@ -126,7 +126,7 @@ def learn(
         points,
         replay,
         graph,
-        parts.novel_share,
+        parts.novel_share if alone <= ALONE_SHARE else max(alone, parts.novel_share or 0.0),
         len(inputs),
         encode_rows(state.vae, all_inputs[parts.outliers])[0],
         changed_columns,

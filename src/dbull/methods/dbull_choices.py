@@ -147,12 +147,13 @@ def learn_settings(model: DBULL, n_rows: int, recipe: Recipe, state: LearnerStat
     stacked_epochs = max(1, training.epochs // 4) if model.pretraining == "stacked" else 0
     training = replace(training, joint_learning_rate=joint_rate, stacked_epochs=stacked_epochs)
     mixture = replace(_given(model, s.mixture), search=SearchSettings(max_clusters=model.max_clusters))
-    if mixture.evidence_per_cluster is not None:
+    evidence = mixture.evidence_per_cluster
+    if evidence is not None:
         more = RESOLUTIONS[model.resolution] if isinstance(model.resolution, str) else float(model.resolution)
         if not state.vae.learns:
             more *= PLAIN_EVIDENCE
             mixture = replace(mixture, pooling=PLAIN_POOLING if model.pooling == "auto" else mixture.pooling)
-        mixture = replace(mixture, evidence_per_cluster=more * mixture.evidence_per_cluster)
+        mixture = replace(mixture, evidence_per_cluster=more * evidence)
     return LearnSettings(training, graph, past, mixture, bool(model.use_encoder_variance))
 
 
