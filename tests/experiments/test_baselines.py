@@ -5,7 +5,7 @@ import pytest
 from sklearn.cluster import MiniBatchKMeans
 from sklearn.decomposition import PCA
 
-from dbull.experiments.baselines import FirstArrivalPCA, KMeansTrueK, UmapHdbscan
+from dbull.experiments.baselines import FirstArrivalPCA, KMeansTrueK, UmapDPMixture, UmapHdbscan
 from dbull.metrics import clustering_scores
 
 
@@ -65,15 +65,16 @@ def test_projection_keeps_no_more_dimensions_than_there_are():
 
 
 @pytest.mark.slow
-def test_umap_hdbscan():
+@pytest.mark.parametrize("method", [UmapHdbscan, UmapDPMixture])
+def test_clusters_of_umap(method):
     pytest.importorskip("umap", reason="needs the extra dbull[umap]")
     torch = pytest.importorskip("torch")
     n_threads = torch.get_num_threads()
     x, _ = three_blobs(n_rows=100)
-    model = UmapHdbscan(n_dims=2, n_neighbors=15, random_state=0).fit(x)
+    model = method(n_dims=2, n_neighbors=15, random_state=0).fit(x)
     new, new_y = three_blobs(n_rows=20, seed=9)
     assert clustering_scores(new_y, model.predict(new))["homogeneity"] == 1.0
     assert model.n_clusters_ >= 3
-    again = UmapHdbscan(n_dims=2, n_neighbors=15, random_state=0).fit(x)
+    again = method(n_dims=2, n_neighbors=15, random_state=0).fit(x)
     np.testing.assert_array_equal(again.predict(new), model.predict(new))
     assert torch.get_num_threads() == n_threads, "what runs next in this process runs as it would alone"
