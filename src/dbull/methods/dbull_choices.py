@@ -149,10 +149,10 @@ def learn_settings(model: DBULL, n_rows: int, recipe: Recipe, state: LearnerStat
     mixture = replace(_given(model, s.mixture), search=SearchSettings(max_clusters=model.max_clusters))
     if mixture.evidence_per_cluster is not None:
         more = RESOLUTIONS[model.resolution] if isinstance(model.resolution, str) else float(model.resolution)
-        if not state.vae.learns:
-            more *= PLAIN_EVIDENCE
-            mixture = replace(mixture, pooling=PLAIN_POOLING if model.pooling == "auto" else mixture.pooling)
+        more *= 1.0 if state.vae.learns else PLAIN_EVIDENCE
         mixture = replace(mixture, evidence_per_cluster=more * mixture.evidence_per_cluster)
+        if not state.vae.learns and model.pooling == "auto":
+            mixture = replace(mixture, pooling=PLAIN_POOLING)
     return LearnSettings(training, graph, past, mixture, bool(model.use_encoder_variance))
 
 
