@@ -202,13 +202,6 @@ MUTATIONS = (
         GROUPS,
     ),
     Mutation(
-        "a bridge between old clusters joins them",
-        "lifelong/groups.py",
-        "forbidden[a] |= forbidden[b]",
-        "",
-        GROUPS,
-    ),
-    Mutation(
         "mixing does not know how many rows there are",
         "lifelong/groups.py",
         "sizes[:, None] * sizes[None, :] / (sizes[:, None] + sizes[None, :]).clamp_min(1).square()",

@@ -89,8 +89,6 @@ def join_components(
         edges[b] = edges[:, b] = 0.0
         sizes[a] += sizes[b]
         sizes[b] = 0.0
-        forbidden[a] |= forbidden[b]
-        forbidden[:, a] |= forbidden[:, b]
         group[group == b] = a
     numbered: Tensor = torch.unique(group, return_inverse=True)[1]
     return numbered
