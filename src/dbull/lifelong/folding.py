@@ -45,7 +45,7 @@ class Arrival:
     codes: Tensor  # (N, D) float64
     points: Points  # the codes as the statistics count them
     replay: Replay | None
-    graph: NeighbourGraph | None  # of the near rows and, behind them, the replayed ones
+    graph: NeighbourGraph | None  # of the near rows and, behind them, the replayed ones, among their codes
     novel_share: float | None  # rows that the clusters of the past find strange, if they can say
     n_near: int  # rows that were searched together with the past; those behind them, apart
     outlier_codes: Tensor  # (O, D) of rows that were set aside
@@ -145,8 +145,9 @@ def _place(state: LearnerState, fit: CodeMixture, arrival: Arrival, s: GraphSett
             nodes = torch.cat([nodes, replayed])
         sizes = torch.bincount(nodes, minlength=n_nodes)
         edges = edge_weights(arrival.graph, nodes, n_nodes)
-        contact = mixing(edges, sizes)[:, :n_old]
-        group = join_components(edges, sizes, s.join, n_old, n_least=s.n_neighbors + 1)
+        contact = mixing(edges)[:, :n_old]
+        n_least = arrival.graph.neighbours.shape[1] + 1
+        group = join_components(edges, sizes, s.join, n_old, n_least)
     numbers = number_clusters(group[node_of], fit.labels, n_old)
     n_new = max(0, int(numbers.max()) + 1 - n_old)
     given = state.ledger.ids_given

@@ -18,21 +18,22 @@ from dbull.mixture.stats import SufficientStats
 
 __all__ = ["Join", "hierarchy", "join_components", "mixing", "number_clusters"]
 
+TINY = torch.finfo(torch.float64).tiny  # sets without edges are in contact with nothing
+AMONG_OLD = 4.0
 FINEST, BISECTIONS = 1e6, 40  # the dial is searched from 1 / FINEST to FINEST
 
 
-def mixing(edges: Tensor, sizes: Tensor) -> Tensor:
+def mixing(edges: Tensor) -> Tensor:
     """Return how much the rows of two sets lie among each other, symmetric (K, K); 0 on the diagonal.
 
-    With edges from rows of one to neighbours in the other, and the sizes of both: the edges between the two,
-    over those that would be there if neighbours within both were chosen without regard to the set. 0: no
-    contact; 1: as one, whatever the sizes.
+    With edges from rows of one to neighbours in the other: the edges between the two, over those that there
+    would be if each edge of either led to one of the two by chance, given how many edges each has (the null
+    model of modularity, for the pair alone). 0: no contact; 1: as one, whatever the sizes.
     """
-    both, sizes = edges + edges.T, sizes.to(edges.dtype)
-    inside = both.diagonal()
-    total = inside[:, None] + inside[None, :] + 2 * both
-    pairs = sizes[:, None] * sizes[None, :] / (sizes[:, None] + sizes[None, :]).clamp_min(1).square()
-    return (both / (total * pairs).clamp_min(torch.finfo(edges.dtype).tiny)).fill_diagonal_(0.0)
+    both = edges + edges.T
+    volume = both.sum(1)
+    chance = volume[:, None] * volume[None, :] / (volume[:, None] + volume[None, :]).clamp_min(TINY)
+    return (both / chance.clamp_min(TINY)).fill_diagonal_(0.0)
 
 
 def number_clusters(group: Tensor, labels: Tensor, n_old: int) -> Tensor:
@@ -60,7 +61,7 @@ def join_components(
     `threshold`. New ones of fewer than `n_least` rows are too few to stand: they go with the new one that
     they touch most, if any. The first `n_old` are old clusters, which are never joined with each other and
     keep their numbers. A new cluster that only touches an old one stays apart: an old cluster is replayed in
-    all its parts, so its own rows lie among replayed ones.
+    all its parts, so its own rows lie among replayed ones, mixed `AMONG_OLD` times as much at least.
 
     Parameters
     ----------
@@ -75,7 +76,9 @@ def join_components(
     old = group < n_old
     forbidden = old[:, None] & old[None, :]
     for _ in range(n - 1):
-        mixed = mixing(edges, sizes).masked_fill(forbidden, 0.0)
+        mixed = mixing(edges).masked_fill(forbidden, 0.0)
+        mixed[:n_old] /= AMONG_OLD
+        mixed[:, :n_old] /= AMONG_OLD
         if float(mixed.max()) < threshold:
             small = ~old & (sizes < n_least)
             mixed[old] = mixed[:, old] = 0.0

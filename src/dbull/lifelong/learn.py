@@ -22,10 +22,21 @@ from dbull.ledger import ArrivalReport
 from dbull.lifelong.codes import CodeMixture, CodeSearch
 from dbull.lifelong.folding import Arrival, fold_in
 from dbull.lifelong.inference import encode_rows
-from dbull.lifelong.neighbourhood import alone_share, build_graph, first_codes, islands_of, lay_out
+from dbull.lifelong.neighbourhood import (
+    alone_share,
+    build_graph,
+    first_codes,
+    islands_of,
+    lay_out,
+)
 from dbull.lifelong.novelty import Triage, sort_rows
 from dbull.lifelong.past import Past
-from dbull.lifelong.settings import ALONE_SHARE, NOVEL_SHARE, LearnSettings, Schedule
+from dbull.lifelong.settings import (
+    ALONE_SHARE,
+    NOVEL_SHARE,
+    LearnSettings,
+    Schedule,
+)
 from dbull.lifelong.state import LearnerState
 from dbull.lifelong.training import Clock, Progress, Trainer, TrainingRows, decayed, layer_by_layer, represent
 from dbull.mixture.memory import StatsMemory
@@ -70,10 +81,12 @@ def learn(
 
     # graph
     data = TrainingRows.of(values, inputs, replay, state.vae.shape.latent_dim)
+    if past is not None and replay is not None and s.training.consistency:
+        data = replace(data, redraw=partial(past.replay, s.past, generator))
     graph = None
     drawn_together = s.graph.join > 0 or (s.training.neighbourhood > 0 and learns)
     if drawn_together and len(inputs) > 0 and len(data.inputs) > 1:  # one row alone has no neighbour
-        graph = build_graph(data.inputs, s.graph, generator)
+        graph = build_graph(data.inputs, s.graph, generator, len(inputs))
         yield clock.now("graph")
     alone = 0.0 if replay is None or graph is None else alone_share(graph, len(inputs), s.past.n_replay)
     schedule = _schedule(state, parts, alone, s)  # frozen networks: no epoch, one search
@@ -84,6 +97,10 @@ def learn(
     search = CodeSearch(s.mixture if first else s.mixture.without_second_chances(), generator)
     if len(inputs) > 0 and learns:
         data = _laid_out(state, replace(data, graph=graph), s, schedule, generator)
+        if data.places is not None:
+            # Places are where the codes of the past still are, and free of what the encoder cannot learn.
+            fit = search(fit, Points.from_rows(data.places[: len(inputs)].to(torch.float64)))
+            yield _progress(clock, "search", fit)
         trainer = Trainer(state.view, state.vae, data, augment, s.training, generator)
         codes_now = partial(_codes, trainer, s.use_encoder_variance)
 
@@ -105,8 +122,11 @@ def learn(
     if graph is not None and s.graph.join > 0:
         near = encode_rows(state.vae, inputs)
         near_points = Points.from_rows(near[0], near[1] if s.use_encoder_variance and learns else None)
-        least = s.graph.n_neighbors + 1  # fewer cannot but know somebody else
+        least = graph.neighbours.shape[1] + 1  # fewer cannot but know somebody else
         fit = fit.apart(islands_of(graph, data.inputs, least)[: len(inputs)], least, near_points)
+        if learns:
+            replayed = encode_rows(state.vae, data.inputs[len(inputs) :])[0]
+            graph = graph.among(torch.cat([near[0], replayed]) if data.places is None else data.places)
 
     # done: far rows are searched apart and all is folded in
     order = torch.cat([parts.near, parts.far])
@@ -216,7 +236,7 @@ def _alternate(
 ) -> Generator[Progress, None, CodeMixture]:
     """Train the networks under the mixture and the mixture on the codes, until neither changes much."""
     s, n_epochs, before = trainer.settings, schedule.joint_epochs, None
-    fit = follow(fit, True)
+    fit = follow(fit, len(fit.labels) == 0)  # unless clusters were sought before
     yield _progress(clock, "search", fit)
     for epoch in range(n_epochs):
         terms = trainer.epoch(

@@ -16,10 +16,10 @@ PRETRAININGS = ("end-to-end", "stacked")
 NOVEL_SHARE = 0.15  # of the rows, from which a data set counts as new; a familiar one has about 0.05
 ALONE_SHARE = 0.4  # of rows that keep to themselves on the graph, from which a data set is new too
 OUTLIER_STD = 3.0
-MOST_REPLAYED = 1000  # rows per cluster
+FEWEST_REPLAYED, MOST_REPLAYED = 100, 1000  # rows per cluster
 FAMILIAR_RATE = 0.25  # learning rate on a familiar data set, as a share of that on a new one
 ROUNDS, FAMILIAR_ROUNDS = 300, 50  # in which codes are laid out along the graph
-EVIDENCE_PER_CLUSTER = 26.0  # observations that a cluster counts as when structure is decided
+EVIDENCE_PER_CLUSTER = 40.0  # observations that a cluster counts as when structure is decided
 RESOLUTIONS = {"coarse": 1 / 3, "normal": 1.0, "fine": 3.0}  # times as much evidence
 
 
@@ -68,10 +68,10 @@ class Schedule:
 class GraphSettings:
     """The neighbour graph of the rows in memory, and what it says about clusters."""
 
-    n_neighbors: int = 15
+    n_neighbors: int | None = None  # None: by the number of rows
     dims: int = 100  # principal directions in which neighbours are sought
     angle_width: int = 30  # inputs beyond which they are sought by angle: lengths of wide rows tell little
-    join: float = 0.2  # mixing from which components are one cluster; 0: one component each
+    join: float = 0.05  # mixing from which components are one cluster; 0: one component each
 
 
 @dataclass(frozen=True)
@@ -155,8 +155,10 @@ def epochs_for(n_rows: int, batch_size: int, least: int, most: int) -> int:
 def replay_for(n_rows: int, past: PastSettings) -> int:
     """Return how many rows to replay, per cluster or in all, when nothing else is said.
 
-    A large data set drowns a fixed number: 8 % of its rows stand for each cluster of the past.
+    A large data set drowns a fixed number: 8 % of its rows stand for each cluster of the past. A small one is
+    drowned by it: no cluster of the past has many more rows than a new one could have.
     """
     if not past.per_cluster:
         return past.n_replay
-    return max(past.n_replay, min(MOST_REPLAYED, round(0.08 * n_rows)))
+    fewest = max(FEWEST_REPLAYED, min(past.n_replay, round(0.3 * n_rows)))
+    return max(fewest, min(MOST_REPLAYED, round(0.08 * n_rows)))

@@ -53,6 +53,7 @@ class TrainingRows:
     augmented: int  # how many rows, from the first, may be changed at each visit
     graph: NeighbourGraph | None = None  # of all rows, if codes are laid out along it
     places: Tensor | None = None  # (N + R, D) where the codes of all rows belong
+    redraw: Callable[[], Replay | None] | None = None  # replayed rows anew, as many
 
     @classmethod
     def of(cls, values: Tensor, inputs: Tensor, replay: Replay | None, latent_dim: int) -> TrainingRows:
@@ -97,6 +98,7 @@ class Trainer:
         self.generator = generator
         self.device = next(vae.parameters()).device
         self.n_steps = -(-len(rows.values) // self.batch_size)
+        self.drawn: Replay | None = None  # replayed rows of this epoch
         # One optimiser for the whole life of the data set in memory.
         self.optimiser = Adam(vae.parameters(), learning_rate=1e-3)
 
@@ -135,6 +137,8 @@ class Trainer:
         started = perf_counter()
         n_rows = len(self.rows.values)
         sums = torch.zeros(5)
+        # What is drawn anew each time holds the encoder wherever rows of the past may have been.
+        self.drawn = None if self.rows.redraw is None else self.rows.redraw()
         self.vae.train()
         for step, rows in enumerate(self.batches()):
             self.optimiser.learning_rate = learning_rate(step / self.n_steps)
@@ -178,6 +182,12 @@ class Trainer:
         places = None if self.rows.places is None else self.rows.places[rows]
         if places is not None and mixture is None:
             shown, inputs, places = self._between(rows, shown, inputs, places)
+        if self.drawn is not None:
+            replayed = rows >= self.rows.n_present
+            index = rows[replayed] - self.rows.n_present
+            shown[replayed], inputs[replayed] = self.drawn.values[index], self.drawn.inputs[index]
+            if places is not None:
+                places[replayed] = self.drawn.codes[index]
         shown, inputs = shown.to(self.device), inputs.to(self.device)
         if mixture is None:
             mean = vae.encode_mean(inputs)
@@ -217,7 +227,8 @@ class Trainer:
             if not self.settings.consistency or not bool(replayed.any()):
                 return nothing, nothing
             places = mean.detach().cpu().clone()
-            places[replayed] = self.rows.kept_codes[rows[replayed] - self.rows.n_present]
+            kept = self.rows.kept_codes if self.drawn is None else self.drawn.codes
+            places[replayed] = kept[rows[replayed] - self.rows.n_present]
         # Like the kernel of the graph, it does not let a few that cannot be placed outweigh all others.
         apart = torch.log1p((mean - places.to(self.device)).square().sum(1))
         of_past = torch.where(replayed.to(self.device), apart, 0.0).sum() / len(rows)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 Record = TypeVar("Record", TrainingSettings, GraphSettings, PastSettings, FitSettings)
 IDENTITY_WIDTH = 10  # rows up to this wide are clustered as they are unless a network is asked for
 PLAIN_EVIDENCE = 2.0  # times as much for rows as they are: codes laid out along a graph exaggerate gaps
+PLAIN_JOIN = 4.0  # times as mixed for the same: no layout has torn apart what touches by chance
 PLAIN_POOLING = 0.01  # for the same: more of it holds heaps together that are clearly several
 
 
@@ -152,6 +153,7 @@ def learn_settings(model: DBULL, n_rows: int, recipe: Recipe, state: LearnerStat
         more = RESOLUTIONS[model.resolution] if isinstance(model.resolution, str) else float(model.resolution)
         if not state.vae.learns:
             more *= PLAIN_EVIDENCE
+            graph = graph if model.join != "auto" else replace(graph, join=PLAIN_JOIN * graph.join)
             mixture = replace(mixture, pooling=PLAIN_POOLING if model.pooling == "auto" else mixture.pooling)
         mixture = replace(mixture, evidence_per_cluster=more * evidence)
     return LearnSettings(training, graph, past, mixture, bool(model.use_encoder_variance))

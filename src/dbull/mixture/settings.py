@@ -62,7 +62,8 @@ class FitSettings:
             allowed = float(self.max_evidence)
         elif self.evidence_per_cluster is not None:
             larger = max(1.0, n_features(n_dims) / n_features(FEW_DIMS))
-            allowed = self.evidence_per_cluster * larger * (n_components or MANY_CLUSTERS)
+            many = n_components or MANY_CLUSTERS
+            allowed = self.evidence_per_cluster * larger * min(many, math.sqrt(many * MANY_CLUSTERS))
         else:
             allowed = default_evidence(n_dims, n_components)
         return min(1.0, allowed / n_rows)

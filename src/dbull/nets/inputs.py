@@ -78,7 +78,8 @@ def fit_inputs(
     """Fix the view from the first data.
 
     Images are brought to [0, 1] as a whole, dense columns to mean 0 and variance 1 (less where they hardly
-    vary and have the unit of the others), sparse rows to a mean square of 1 as a whole (zeros stay zeros).
+    vary and have the unit of the others), sparse columns by the root of their
+    deviation, to a mean square of 1 as a whole (zeros stay zeros).
     With `as_they_are` inputs are the values themselves, so that they can be undone without a decoder.
     """
     check_known("kind of data", kind, KINDS)
@@ -88,9 +89,13 @@ def fit_inputs(
         shift, scale = low[None], torch.where(high > low, high - low, torch.ones_like(high))[None]
     elif kind == "sparse":
         shift = rows.new_zeros(1)
-        # In float64, since squares leave the range of float32 long before the values do.
-        root_mean_square = torch.linalg.vector_norm(rows, dtype=torch.float64) / math.sqrt(rows.numel())
-        scale = torch.where(root_mean_square > 0, root_mean_square, 1.0).to(rows.dtype)[None]
+        # In float64, since squares leave the range of float32 long before the values do. Half way between
+        # columns as they are, where few rule, and columns of one variance, where rare ones rule.
+        deviation = rows.double().std(0, correction=0)
+        deviation = deviation.clamp_min(SMALLEST_SHARE * float(deviation.mean()))
+        half_way = torch.where(deviation > 0, deviation, 1.0).sqrt()
+        root_mean_square = torch.linalg.vector_norm(rows.double() / half_way) / math.sqrt(rows.numel())
+        scale = (half_way * torch.where(root_mean_square > 0, root_mean_square, 1.0)).to(rows.dtype)
     else:
         shift, scale = rows.mean(0), rows.std(0, correction=0)
         rounding = 8 * torch.finfo(rows.dtype).eps * rows.abs().amax(0)
