@@ -82,7 +82,7 @@ def learn(
     # graph
     data = TrainingRows.of(values, inputs, replay, state.vae.shape.latent_dim)
     if past is not None and replay is not None and s.training.consistency:
-        data = replace(data, redraw=partial(past.replay, s.past, generator))
+        data = replace(data, redraw=partial(past.replay, s.past, generator, values=False))
     graph = None
     drawn_together = s.graph.join > 0 or (s.training.neighbourhood > 0 and learns)
     if drawn_together and len(inputs) > 0 and len(data.inputs) > 1:  # one row alone has no neighbour

@@ -219,8 +219,13 @@ class Past:
         values = decode_codes(self.vae, components.mean[component] + noise @ root.T)
         return self.view.inputs(values), values
 
-    def replay(self, settings: PastSettings, generator: torch.Generator) -> Replay | None:
-        """Draw `n_replay` rows of each cluster, or in all as the mixture weighs its components."""
+    def replay(
+        self, settings: PastSettings, generator: torch.Generator, values: bool = True
+    ) -> Replay | None:
+        """Draw `n_replay` rows of each cluster, or in all as the mixture weighs its components.
+
+        Without `values`, what they decode to is left out.
+        """
         n_rows, per_cluster = settings.n_replay, settings.per_cluster
         if self.source == "none" or n_rows == 0:
             return None
@@ -244,8 +249,10 @@ class Past:
         inputs = torch.cat([part[0] for part in parts])
         codes = encode_rows(self.vae, inputs)[0]
         decoded = [part[1] for part in parts if part[1] is not None]
-        values = torch.cat(decoded) if decoded else decode_codes(self.vae, codes)
-        return Replay(inputs, values, codes.to(torch.float32), torch.tensor(clusters), bool(decoded))
+        described = torch.cat(decoded) if decoded else inputs[:, :0]
+        if values and not decoded:
+            described = decode_codes(self.vae, codes)
+        return Replay(inputs, described, codes.to(torch.float32), torch.tensor(clusters), bool(decoded))
 
     def carried(self, vae: VAE) -> SufficientStats:
         """Return the statistics of the past in the coordinates of the encoder as it is now."""

@@ -23,6 +23,7 @@ from dbull.nets.inputs import InputView
 from dbull.nets.pretrain import stacked_denoising
 from dbull.nets.vae import VAE
 
+DECODED_PART = 4  # every so many rows of a batch train the decoder while codes are laid out
 FINAL_RATE = 0.1  # learning rate at the end of a stage, as a share of that at its start
 
 
@@ -138,7 +139,9 @@ class Trainer:
         n_rows = len(self.rows.values)
         sums = torch.zeros(5)
         # What is drawn anew each time holds the encoder wherever rows of the past may have been.
-        self.drawn = None if self.rows.redraw is None else self.rows.redraw()
+        self.drawn = None
+        if self.rows.redraw is not None and self.rows.places is not None and mixture is None:
+            self.drawn = self.rows.redraw()
         self.vae.train()
         for step, rows in enumerate(self.batches()):
             self.optimiser.learning_rate = learning_rate(step / self.n_steps)
@@ -177,23 +180,13 @@ class Trainer:
 
     def _terms(self, rows: Tensor, mixture: FrozenMixture | None, responsibilities: Tensor | None) -> Tensor:
         """Return the batch means of the terms, in the order of `EpochTerms`, (5,)."""
-        vae = self.vae
-        shown, inputs = self.shown(rows)
-        places = None if self.rows.places is None else self.rows.places[rows]
-        if places is not None and mixture is None:
-            shown, inputs, places = self._between(rows, shown, inputs, places)
-        if self.drawn is not None:
-            replayed = rows >= self.rows.n_present
-            index = rows[replayed] - self.rows.n_present
-            shown[replayed], inputs[replayed] = self.drawn.values[index], self.drawn.inputs[index]
-            if places is not None:
-                places[replayed] = self.drawn.codes[index]
-        shown, inputs = shown.to(self.device), inputs.to(self.device)
+        vae, places = self.vae, self.rows.places
+        if mixture is None and places is not None:
+            return self._terms_of_places(rows, places)
+        shown, inputs = (part.to(self.device) for part in self.shown(rows))
         if mixture is None:
             mean = vae.encode_mean(inputs)
-            # Where the graph says where codes belong, the decoder has no say.
-            decoded = vae.decode(mean if places is None else mean.detach())
-            reconstruction = vae.likelihood.log_prob(decoded, shown).mean()
+            reconstruction = vae.likelihood.log_prob(vae.decode(mean), shown).mean()
             terms = [reconstruction, reconstruction.new_zeros(()), reconstruction.new_zeros(())]
         else:
             mean, log_var = vae.encode(inputs)
@@ -202,22 +195,36 @@ class Trainer:
                 responsibilities = responsibilities.to(self.device)
             row = row_terms(vae, mixture, shown, (mean, log_var), noise, responsibilities)
             terms = [row.reconstruction.mean(), row.log_prior.mean(), row.entropy.mean()]
-        return torch.stack([*terms, *self._misplaced(rows, mean, places)])
+        return torch.stack([*terms, *self._misplaced(rows, mean, None if places is None else places[rows])])
 
-    def _between(self, rows: Tensor, shown: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
-        """Return points between rows and a neighbour of each: values, inputs and places.
+    def _terms_of_places(self, rows: Tensor, all_places: Tensor) -> Tensor:
+        """Return the terms where the graph says where codes belong.
 
-        Rows that never come lie between those that did, and so must their codes (mixup, Zhang et al. 2018,
-        among neighbours).
+        Rows in memory are shown as points between them and a neighbour: rows that never come lie between
+        those that did, and so must their codes (mixup, Zhang et al. 2018, among neighbours). Replayed rows
+        are those of this epoch. The decoder has no say in the codes, so a part of each batch is enough to
+        train it; what replayed rows decode to is known of those that were drawn first.
         """
         assert self.rows.graph is not None
-        assert self.rows.places is not None
         neighbour = self.rows.graph.draw(rows, self.generator)
         part = torch.rand(len(rows), 1, generator=self.generator)
-        theirs = (self.rows.values[neighbour], self.rows.inputs[neighbour], self.rows.places[neighbour])
-        return tuple(
-            torch.lerp(mine, their, part) for mine, their in zip((shown, *others), theirs, strict=True)
-        )
+        shown, inputs = self.shown(rows)
+        inputs = torch.lerp(inputs, self.rows.inputs[neighbour], part)
+        places = torch.lerp(all_places[rows], all_places[neighbour], part)
+        replayed = rows >= self.rows.n_present
+        index = rows[replayed] - self.rows.n_present
+        if self.drawn is not None:
+            inputs[replayed], places[replayed] = self.drawn.inputs[index], self.drawn.codes[index]
+        mean = self.vae.encode_mean(inputs.to(self.device))
+
+        n_decoded = -(-len(rows) // DECODED_PART)
+        values = torch.lerp(shown[:n_decoded], self.rows.values[neighbour[:n_decoded]], part[:n_decoded])
+        codes, known = mean[:n_decoded].detach().clone(), replayed[:n_decoded]
+        values[known] = self.rows.values[rows[:n_decoded][known]]
+        codes[known] = self.rows.kept_codes[index[: int(known.sum())]].to(self.device)
+        described = self.vae.likelihood.log_prob(self.vae.decode(codes), values.to(self.device)).mean()
+        nothing = described.new_zeros(())
+        return torch.stack([described, nothing, nothing, *self._misplaced(rows, mean, places)])
 
     def _misplaced(self, rows: Tensor, mean: Tensor, places: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return how far codes are from where they belong: rows in memory, replayed ones; over all rows."""
@@ -227,8 +234,7 @@ class Trainer:
             if not self.settings.consistency or not bool(replayed.any()):
                 return nothing, nothing
             places = mean.detach().cpu().clone()
-            kept = self.rows.kept_codes if self.drawn is None else self.drawn.codes
-            places[replayed] = kept[rows[replayed] - self.rows.n_present]
+            places[replayed] = self.rows.kept_codes[rows[replayed] - self.rows.n_present]
         # Like the kernel of the graph, it does not let a few that cannot be placed outweigh all others.
         apart = torch.log1p((mean - places.to(self.device)).square().sum(1))
         of_past = torch.where(replayed.to(self.device), apart, 0.0).sum() / len(rows)
