@@ -491,5 +491,5 @@ def test_what_init_writes_fits_a_model_that_was_made_without_it(place):
     run("learn", place / "model", place / "tuesday.csv", "--config", place / "week.toml", "-q")
     assert (
         "cannot become"
-        in run("learn", place / "model", place / "x.csv", "--set", "kind='sparse'", code=2).stderr
+        in run("learn", place / "model", place / "monday.csv", "--set", "kind='sparse'", code=2).stderr
     )

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Exit, Option
 
 from dbull.cli.exits import ExitCode
-from dbull.cli.options import Data, Key, Model, Quiet, read_config
+from dbull.cli.options import Data, Key, Model, Quiet, check_files, read_config
 from dbull.cli.output import check_text, drop_output, reader_is_gone, rows_per_cluster, say, show_json, split
 from dbull.cli.progress import Teller, learning_progress
-from dbull.errors import AlreadyLearnedError, DataError, NumericalError, check_known
+from dbull.errors import AlreadyLearnedError, DataError, NumericalError, SettingsError, check_known
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -100,6 +100,7 @@ def learn(
     Examples: `dbull learn model monday.csv`, `dbull learn model tuesday.parquet --fail-on new-cluster`,
     `dbull learn model digits.npy --set image_shape=[8,8] --set epochs=20`
     """
+    check_files(None, data)
     from dbull.ingest import Learner
 
     learner = Learner(model, options.settings(), name=options.name, dry_run=dry_run, force=force)
@@ -144,6 +145,8 @@ def watch(
 
     Example: `dbull watch model inbox --once`
     """
+    if not folder.is_dir():  # told before torch is imported
+        raise SettingsError(f"{folder}: is not a folder; make it, or name the one where files arrive")
     from dbull.ingest import Inbox, Learner
 
     if settle is None:

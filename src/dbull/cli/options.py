@@ -27,6 +27,18 @@ AsJson = Annotated[bool, Option("--json", help="As JSON.")]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="No progress.")]
 
 
+def check_files(model: Path | None, data: Sequence[Path]) -> None:
+    """Refuse a model (None: it need not be there) or files that are not there, before torch is imported."""
+    from dbull.data.readers import find_source
+    from dbull.store import ModelFolder
+
+    if model is not None:
+        ModelFolder(model).number()
+    for path in data:
+        if str(path) != "-":
+            find_source(path)
+
+
 def read_config(path: Path | None, assignments: Sequence[str], flags: Mapping[str, Any]) -> dict[str, Any]:
     """Gather what a TOML file, the environment, KEY=VALUE texts and flags ask for; the latter wins."""
     from dbull.experiments.settings import parse_assignments, read_toml

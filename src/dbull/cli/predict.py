@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
-from dbull.cli.options import AsJson, Data, Generation, Key, Model, Quiet
+from dbull.cli.options import AsJson, Data, Generation, Key, Model, Quiet, check_files
 from dbull.cli.output import printable, rows_per_cluster, say, show_json, show_table
 from dbull.cli.progress import SECONDS_BETWEEN_LINES, Pace, learning_progress
 from dbull.documents import as_text
@@ -55,6 +55,7 @@ def predict(
 
     Example: `dbull predict model today.csv -o today-clusters.parquet --flag-outliers`
     """
+    check_files(model, data)
     from dbull.ingest import Input, open_model, without_name_warnings
 
     suffix = None if out is None else out.suffix.lower()
@@ -94,6 +95,7 @@ def preview(model: Model, data: Data, as_json: AsJson = False, quiet: Quiet = Fa
 
     Example: `dbull preview model wednesday.csv`
     """
+    check_files(model, data)
     import numpy as np
 
     from dbull.ingest import Input, open_model, without_name_warnings
@@ -141,6 +143,7 @@ def report(
 
     Example: `dbull report model -o report.html`
     """
+    check_files(model, ())
     from dbull.methods.storage import load_generation
     from dbull.report import build_report, check_target, write_report
     from dbull.store import ModelFolder

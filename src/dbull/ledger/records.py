@@ -6,6 +6,7 @@ Clusters and events with how they are written down and read back.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -173,6 +174,17 @@ class ArrivalReport:
             elif cluster in self.grown:
                 grown = self.grown[cluster]
                 yield Event("growth", arrival, None, (cluster,), grown.n_rows, grown.evidence)
+
+
+def spread_of(counts: Any, sum_z: Any, sum_zz: Any) -> float:
+    """Return the root mean square distance of a cluster's codes from their mean.
+
+    From the statistics of its components, (K,), (K, D) and (K, D, D), as tensors or as arrays.
+    """
+    n_rows = max(float(counts.sum()), sys.float_info.min)
+    mean = sum_z.sum(0) / n_rows
+    square = sum_zz.sum(0).diagonal().sum() / n_rows
+    return math.sqrt(max(float(square - (mean * mean).sum()), 0.0))
 
 
 def _ids(value: object, where: str) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from dbull.errors import NumericalError
-from dbull.ledger import Ledger
+from dbull.ledger import Ledger, spread_of
 from dbull.lifelong.groups import Join, hierarchy
 from dbull.lifelong.inference import CHUNK_ROWS, padded
 from dbull.lifelong.novelty import Calibration
@@ -128,10 +128,7 @@ class LearnerState:
     def spread(self, cluster: int) -> float:
         """Return the root mean square distance of a cluster's codes from their mean."""
         total = self.memory.total.select((self.cluster_of == cluster).nonzero()[:, 0])
-        n_rows = total.counts.sum().clamp_min(torch.finfo(torch.float64).tiny)
-        mean = total.sum_z.sum(0) / n_rows
-        square = total.sum_zz.sum(0).diagonal().sum() / n_rows
-        return float((square - mean.square().sum()).clamp_min(0.0).sqrt())
+        return spread_of(total.counts, total.sum_z, total.sum_zz)
 
     def merge(self, older: int, newer: int) -> None:
         """Make one cluster of two: the components of the newer one belong to the older from now on."""

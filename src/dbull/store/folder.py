@@ -138,6 +138,7 @@ class ModelFolder:
         *,
         again: bool = False,
         keep: int | None = None,
+        inherit: bool = False,
     ) -> Manifest:
         """Write the next generation on top of `parent` (None for a new model) and return its manifest.
 
@@ -145,7 +146,8 @@ class ModelFolder:
         exceptions: after an interrupt, or if the disk fails to confirm the last step (the message says so),
         the generation may be there, whole. With the manifest of its parent, as loaded or returned by the
         commit before, another model under the same name is noticed; with its number it is not. `keep` is how
-        many generations to keep, this one included; see `prune`.
+        many generations to keep, this one included; see `prune`. With `inherit` the generation also has the
+        tensors and documents of its parent that the checkpoint does not name.
 
         Raises
         ------
@@ -164,6 +166,8 @@ class ModelFolder:
             refuse_known(known, inputs)
         files = pack_files(checkpoint)
         records = file_records(self.path, before, number, files)
+        if inherit:
+            records = _content(before) | records
         events = [*checkpoint.events, *learned_lines(inputs)]
         text = event_lines(number, events)
         if events:
@@ -312,8 +316,7 @@ class ModelFolder:
     def _repeat(self, manifest: Manifest, lines: list[dict[str, Any]]) -> Manifest:
         """Write a generation that refers to the content of another and has these events of its own."""
         text = event_lines(manifest.generation, lines)
-        # Learned inputs of format 1 are found by way of the generation that they lie in.
-        files = {name: part for name, part in manifest.files.items() if name not in (EVENTS, LEARNED)}
+        files = _content(manifest)
         if lines:
             files[EVENTS] = FileRecord(len(text), layout.hash_bytes(text), manifest.generation)
         manifest = replace(
@@ -330,6 +333,12 @@ class ModelFolder:
         with suppress(OSError, DbullError):
             sync_log(self.path, manifest, anew=anew)
         return manifest
+
+
+def _content(manifest: Manifest) -> dict[str, FileRecord]:
+    """Return the tensors and documents of a generation."""
+    # Learned inputs of format 1 are found by way of the generation that they lie in.
+    return {name: part for name, part in manifest.files.items() if name not in (EVENTS, LEARNED)}
 
 
 def _check_keep(keep: int | None) -> None:
