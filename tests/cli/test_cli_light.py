@@ -3,13 +3,15 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import dbull
-from dbull.methods.listing import list_clusters
+from dbull.errors import ModelFileError
+from dbull.methods.listing import list_clusters, told_events
 from dbull.store import ModelFolder
 
 REFERENCE = Path(__file__).parent.parent / "reference"
@@ -98,23 +100,23 @@ def test_what_is_missing_is_told_without_torch(model, tmp_path):
 @pytest.mark.parametrize("name", ["model-format-1", "model-format-2"])
 def test_old_models_are_listed_as_they_load(name):
     folder = ModelFolder(REFERENCE / name / "model")
-    assert list_clusters(folder) == dbull.load(folder.path).clusters_
+    loaded = dbull.load(folder.path)
+    assert list_clusters(folder) == loaded.clusters_
+    assert {event["arrival"] for event in told_events(folder)} == set(range(1, loaded.n_data_sets_ + 1))
+    assert [event.arrival for event in loaded.events_] == [e["arrival"] for e in told_events(folder)]
+    births = {event.clusters[0]: event.arrival for event in loaded.events_ if event.kind == "birth"}
+    assert {row["id"]: row["first_seen"] for row in loaded.clusters_} == births
+    assert min(births.values()) == 1, "they count from 1, whatever their files say"
 
 
-def test_documents_that_contradict_each_other_are_refused(model, tmp_path):
-    folder = ModelFolder(tmp_path / "model")
+@pytest.mark.parametrize("wrong", [[0, 1, 1], [0, 1, 2, 2], None, "components"])
+def test_documents_that_contradict_each_other_are_refused(model, tmp_path, wrong):
+    folder, forged = ModelFolder(tmp_path / "model"), ModelFolder(tmp_path / "forged")
     model.save(folder.path)
-    loaded = folder.load()
-    documents = dict(loaded.checkpoint.documents)
-    learner = documents["learner"]
-    for wrong in (
-        {**learner, "components": {**learner["components"], "clusters": [0, 1, 1]}},
-        {**learner, "components": {**learner["components"], "clusters": [0, 1, 2, 2]}},
-        {**learner, "components": None},
-        [],
-    ):
-        forged = ModelFolder(tmp_path / "forged" / str(len(list(tmp_path.glob("forged/*")))))
-        checkpoint = type(loaded.checkpoint)(loaded.checkpoint.tensors, {**documents, "learner": wrong})
-        forged.commit(checkpoint, None)
-        with pytest.raises(dbull.errors.ModelFileError, match=r"learner\.json"):
-            list_clusters(forged)
+    content = folder.load().checkpoint
+    learner = dict(content.documents["learner"])
+    learner["components"] = wrong if wrong == "components" else {**learner["components"], "clusters": wrong}
+    documents = {**content.documents, "learner": learner}
+    forged.commit(replace(content, documents=documents, events=()), None)
+    with pytest.raises(ModelFileError, match=r"learner\.json"):
+        list_clusters(forged)

@@ -71,9 +71,9 @@ def test_learning_tells_what_it_did_and_keeps_it(place):
     assert [row["rows"] for row in history] == [120, 100]
     table = answer("clusters", place / "model")
     assert [(row["id"], row["rows"], row["first_seen"]) for row in table] == [
-        (0, 60, 0),
-        (1, 110, 0),
-        (2, 50, 1),
+        (0, 60, 1),
+        (1, 110, 1),
+        (2, 50, 2),
     ]
     kinds = [event["kind"] for event in answer("events", place / "model", "--since", 1)]
     assert kinds == ["arrival", "birth"]

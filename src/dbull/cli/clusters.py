@@ -30,7 +30,7 @@ def clusters(
     generation: Generation = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the clusters: rows, weight, first and last arrival (from 0), spread in latent space, status.
+    """List the clusters: rows, weight, first and last arrival (from 1), spread in latent space, status.
 
     Example: `dbull clusters model`, `dbull clusters model 3`, `dbull clusters model --tree`
     """

@@ -137,7 +137,7 @@ class DBULL(LearnedClusters, BaseEstimator):
         evidence for them.
     clusters_ : list of dict
         Every cluster that has ever been: id, name, rows, weight, first_seen and last_seen (arrivals, from
-        0), spread (root mean square distance of its codes from their mean), parents, status, merged_into.
+        1), spread (root mean square distance of its codes from their mean), parents, status, merged_into.
     n_data_sets_ : int
         Data sets learned.
     origin_ : Origin

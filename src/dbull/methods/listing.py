@@ -8,7 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dbull.documents import check_fields, fail, list_of, mapping, text, whole
+from dbull.documents import (
+    Reader,
+    anything,
+    check_fields,
+    fail,
+    list_of,
+    mapping,
+    number,
+    or_none,
+    text,
+    whole,
+)
 from dbull.errors import ModelFileError
 from dbull.ledger import Event, Ledger, spread_of
 from dbull.store import Checkpoint, Manifest, ModelFolder
@@ -16,6 +27,12 @@ from dbull.store.contents import read_document
 from dbull.store.tensors import read_arrays
 from dbull.writing import now
 
+SETTINGS: dict[str, Reader] = {  # what the manifest of a learner has
+    "method": text,
+    "parameters": anything,
+    "reading": mapping,
+    "elbo": or_none(number),
+}
 _LEARNER, _MIXTURE = "learner.json", "mixture.safetensors"
 
 
@@ -36,9 +53,10 @@ def read_ledger(folder: ModelFolder, generation: int | None = None) -> tuple[Led
     """
     manifest = folder.verify(generation)
     check_method(folder, manifest)
+    place = folder.folder(manifest.generation)
+    check_fields(manifest.settings, f"{place / 'manifest.json'}.settings", SETTINGS)
     document = read_document(folder.path, manifest, "clusters")
-    where = str(folder.folder(manifest.generation) / "clusters.json")
-    ledger = Ledger.from_json(document, where=where)
+    ledger = Ledger.from_json(document, where=str(place / "clusters.json"))
     ledger.reserve(manifest.ids_given)
     return ledger, manifest
 
@@ -72,10 +90,10 @@ def told_events(
     found = folder.events(generation, abandoned=abandoned)
     for stored in found:
         if stored.get("kind") == "rollback":
-            anything = dict.fromkeys(("generation", "restores", "time"), lambda value, where: value)
-            check_fields(stored, f"{folder.path}: events", {**anything, "kind": text, "note": text})
+            fields = dict.fromkeys(("generation", "kind", "restores", "time"), anything) | {"note": text}
+            check_fields(stored, f"{folder.path}: events", fields)
         else:
-            read_event(stored, folder)
+            stored["arrival"] = read_event(stored, folder).arrival
     return found
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from sklearn.utils import check_random_state
 
-from dbull.documents import check_fields, fail
+from dbull.documents import anything, check_fields, fail
 from dbull.errors import SettingsError, check_known, did_you_mean
 from dbull.lifelong.past import REPLAYS
 from dbull.lifelong.settings import OBJECTIVES, PRETRAININGS, RESOLUTIONS
@@ -196,8 +196,3 @@ def unpack_parameters(kind: Any, packed: Any, augment: Augmentation | None, wher
         rest = {key: value for key, value in told.items() if key != "name"}
         parameters["augment"] = kept(**check_fields(rest, f"{where}.augment", readers))
     return parameters
-
-
-def anything(value: object, where: str) -> Any:
-    """Read whatever is there."""
-    return value

@@ -18,12 +18,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from dbull.codec.learner import pack_state, unpack_state
 from dbull.codec.networks import Tensors, refusing_damage
-from dbull.documents import Reader, check_fields, fail, list_of, mapping, number, or_none, text
+from dbull.documents import Reader, anything, check_fields, fail, list_of, or_none, text
 from dbull.errors import ModelFileError, SettingsError
 from dbull.ledger import Event, Ledger
 from dbull.lifelong.state import LearnerState
-from dbull.methods.listing import check_method, read_event
-from dbull.methods.parameters import ALLOWED, Check, anything, device_for, pack_parameters, unpack_parameters
+from dbull.methods.listing import SETTINGS, check_method, read_event
+from dbull.methods.parameters import ALLOWED, Check, device_for, pack_parameters, unpack_parameters
 from dbull.nets.augment import Augmentation
 from dbull.store import Checkpoint, LearnedInput, Loaded, Manifest, ModelFolder
 from dbull.writing import now
@@ -132,11 +132,7 @@ class StoredLearner(Stored):
     elbo_: float
     device: str
     _documents = ("learner", "clusters", "columns")
-    _settings_read: ClassVar[dict[str, Reader]] = {
-        **Stored._settings_read,
-        "reading": mapping,
-        "elbo": or_none(number),
-    }
+    _settings_read = SETTINGS
 
     def _adopt(self, state: LearnerState) -> None:
         """Set the fitted attributes that a state alone decides."""
