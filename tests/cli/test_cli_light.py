@@ -56,17 +56,19 @@ def test_listing_and_naming_need_no_torch(model, tmp_path):
         ("rename", path, 1, "heels"),
         ("retire", path, 2),
         ("clusters", path, "--json"),
+        ("diff", path, 1, 3),
     ]
     told = run_light(*commands)
     for command, (code, _, err, imported) in zip(commands, told, strict=True):
         assert (code, err, imported) == (0, "", []), command
     assert json.loads(told[0][1]) == [{**row, "parents": []} for row in dbull.load(path, 1).clusters_]
     loaded = dbull.load(path)
-    assert json.loads(told[-1][1]) == [{**row, "parents": []} for row in loaded.clusters_]
+    assert json.loads(told[6][1]) == [{**row, "parents": []} for row in loaded.clusters_]
     assert [(row["name"], row["status"]) for row in loaded.clusters_][1:] == [
         ("heels", "active"),
         (None, "retired"),
     ]
+    assert told[7][1].splitlines() == ["  cluster 1: named heels", "  cluster 2: retired"]
     assert [event.kind for event in loaded.events_][-2:] == ["rename", "retirement"]
     assert ModelFolder(path).check().ok
     model_again = dbull.load(path).partial_fit(np.eye(2))

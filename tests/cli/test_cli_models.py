@@ -252,9 +252,17 @@ def test_rollback_diff_and_check(place):
     run("learn", place / "model", place / "tuesday.csv", "-q")
     difference = answer("diff", place / "model", 1, 2)
     assert (difference["learned"], difference["equal"]) == (["tuesday.csv"], False)
+    assert [(one["id"], one["before"] is None, one["after"]["rows"]) for one in difference["clusters"]] == [
+        (1, False, 110),
+        (2, True, 50),
+    ]
+    said = run("diff", place / "model", 1, 2).stdout.splitlines()
+    assert said == ["+ learned tuesday.csv", "  cluster 1: 60 -> 110 rows", "+ cluster 2, 50 rows"]
+    assert "mixture/sum_zz" in run("diff", place / "model", 1, 2, "--internals").stdout
     run("rollback", place / "model", 1, "--note", "bad day")
     assert len(answer("clusters", place / "model")) == 2
     assert answer("diff", place / "model", 1, 3)["equal"]
+    assert "- cluster 2, 50 rows" in run("diff", place / "model", 2, 3).stdout
     run("learn", place / "model", place / "tuesday.csv", "-q")
     assert [row["id"] for row in answer("clusters", place / "model")] == [0, 1, 3], "id 2 was given once"
     assert answer("check", place / "model")["ok"]

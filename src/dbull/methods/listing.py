@@ -6,6 +6,7 @@ A command that lists, or that changes no more than the ledger, answers at once t
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 from dbull.documents import (
@@ -23,6 +24,7 @@ from dbull.documents import (
 from dbull.errors import ModelFileError
 from dbull.ledger import Event, Ledger, spread_of
 from dbull.store import Checkpoint, Manifest, ModelFolder
+from dbull.store.comparison import changes, names_beyond
 from dbull.store.contents import read_document
 from dbull.store.tensors import read_arrays
 from dbull.writing import now
@@ -81,6 +83,35 @@ def list_clusters(folder: ModelFolder, generation: int | None = None) -> list[di
         mine = [place for place, owner in enumerate(owners) if owner == cluster]
         spreads[cluster] = spread_of(*(part[mine] for part in parts if part is not None))
     return [{**row, "spread": spreads.get(row["id"])} for row in ledger.table()]
+
+
+def compare_generations(folder: ModelFolder, a: int, b: int) -> dict[str, Any]:
+    """Return what generation `b` has different from `a`, as far as a user is concerned.
+
+    Files learned; clusters that came, went, or have other rows, another name or status, each as it was and
+    as it is (None: not there); settings.
+    """
+    (ledger_a, one), (ledger_b, two) = read_ledger(folder, a), read_ledger(folder, b)
+    learned_a, learned_b = folder.learned(a), folder.learned(b)
+    hashes_a, hashes_b = ({name: part.sha256 for name, part in m.content.items()} for m in (one, two))
+    equal = (one.settings, one.data_schema, hashes_a) == (two.settings, two.data_schema, hashes_b)
+    rows_a, rows_b = ({row["id"]: row for row in ledger.table()} for ledger in (ledger_a, ledger_b))
+    clusters = []
+    for cluster in sorted({*rows_a, *rows_b}):
+        before, after = rows_a.get(cluster, {}), rows_b.get(cluster, {})
+        if any(before.get(name) != after.get(name) for name in ("id", "rows", "name", "status")):
+            clusters.append({"id": cluster, "before": before or None, "after": after or None})
+    parts = ("parameters", "reading")
+    return {
+        "a": a,
+        "b": b,
+        "equal": equal,
+        "learned": names_beyond(learned_b, learned_a),
+        "unlearned": names_beyond(learned_a, learned_b),
+        "clusters": clusters,
+        "settings": [asdict(c) for part in parts for c in changes(one.settings[part], two.settings[part])],
+        "encoder_changed": one.encoder_fingerprint != two.encoder_fingerprint,
+    }
 
 
 def told_events(

@@ -19,7 +19,7 @@ from dbull.store.checkpoint import OWN_KINDS, Checkpoint
 from dbull.store.comparison import Difference, compare
 from dbull.store.contents import file_records, pack_files, read_checkpoint, remove_pruned, verify_files
 from dbull.store.eventlog import ancestor, event_lines, own_events, parse_events, past_events, sync_log
-from dbull.store.layout import EVENTS, LEARNED, generation_name, generation_number, ranges
+from dbull.store.layout import EVENTS, generation_name, generation_number, ranges
 from dbull.store.learned import LearnedRecord, known_inputs, learned_lines, refuse_known, remember
 from dbull.store.manifest import FileRecord, Manifest, chained, read_manifest, wrap_manifest
 from dbull.store.writing import check_writable, publish, remove_leftovers
@@ -167,7 +167,7 @@ class ModelFolder:
         files = pack_files(checkpoint)
         records = file_records(self.path, before, number, files)
         if inherit:
-            records = _content(before) | records
+            records = before.content | records
         events = [*checkpoint.events, *learned_lines(inputs)]
         text = event_lines(number, events)
         if events:
@@ -316,7 +316,7 @@ class ModelFolder:
     def _repeat(self, manifest: Manifest, lines: list[dict[str, Any]]) -> Manifest:
         """Write a generation that refers to the content of another and has these events of its own."""
         text = event_lines(manifest.generation, lines)
-        files = _content(manifest)
+        files = manifest.content
         if lines:
             files[EVENTS] = FileRecord(len(text), layout.hash_bytes(text), manifest.generation)
         manifest = replace(
@@ -333,12 +333,6 @@ class ModelFolder:
         with suppress(OSError, DbullError):
             sync_log(self.path, manifest, anew=anew)
         return manifest
-
-
-def _content(manifest: Manifest) -> dict[str, FileRecord]:
-    """Return the tensors and documents of a generation."""
-    # Learned inputs of format 1 are found by way of the generation that they lie in.
-    return {name: part for name, part in manifest.files.items() if name not in (EVENTS, LEARNED)}
 
 
 def _check_keep(keep: int | None) -> None:
