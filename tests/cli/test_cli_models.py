@@ -248,6 +248,14 @@ def test_changes_by_hand(place):
     assert ModelFolder(place / "model").manifest().settings["reading"]["header"] is None
 
 
+def test_settings_need_neither_quotes_nor_brackets(place):
+    words = ("--set", "columns=c,a", "--set", "device=cpu", "-q")
+    run("learn", place / "new", place / "monday.csv", *words)
+    assert dbull.load(place / "new").feature_names_in_.tolist() == ["c", "a"]
+    run("learn", place / "other", place / "monday.csv", "--set", "columns=b", "-q")
+    assert dbull.load(place / "other").feature_names_in_.tolist() == ["b"]
+
+
 def test_rollback_diff_and_check(place):
     run("learn", place / "model", place / "tuesday.csv", "-q")
     difference = answer("diff", place / "model", 1, 2)

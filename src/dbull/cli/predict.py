@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
-from dbull.cli.options import AsJson, Data, Generation, Key, Model, Quiet, check_files
+from dbull.cli.options import AsJson, Data, Generation, Key, Model, Quiet, check_files, check_folder
 from dbull.cli.output import printable, rows_per_cluster, say, show_json, show_table
 from dbull.cli.progress import SECONDS_BETWEEN_LINES, Pace, learning_progress
 from dbull.documents import as_text
@@ -63,6 +63,7 @@ def predict(
         raise SettingsError(f"{out}: the name must end in .csv or .parquet")
     if out is not None:
         check_place(out)
+        check_folder(out)
         if any(_same(out, path) for path in data):
             raise SettingsError(f"{out}: is one of the files to read; give the answers another name")
     learner, reading = open_model(model, generation)
@@ -148,6 +149,7 @@ def report(
     from dbull.report import build_report, check_target, write_report
     from dbull.store import ModelFolder
 
+    check_folder(out)
     check_target(out)
     folder = ModelFolder(model)
     loaded = folder.load(generation)
