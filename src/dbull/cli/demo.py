@@ -75,15 +75,11 @@ def demo(
 
     Example: `dbull demo`, then open dbull-demo.html in a browser.
     """
-    import torch
-
     from dbull.cli.demo_display import Show
     from dbull.methods.dbull import DBULL
     from dbull.report import build_report, check_target, write_report
     from dbull.store import ModelFolder
 
-    # Threads wait for each other where cores are busy, and one is enough for arrivals this small.
-    torch.set_num_threads(1)
     check_folder(out)
     check_target(out)
     if model is not None and ModelFolder(model).generations():

@@ -23,6 +23,7 @@ from dbull.mixture.stats import SufficientStats
 from dbull.mixture.updates import Points, local_step, log_joint, log_predictive
 from dbull.nets.inputs import InputView
 from dbull.nets.vae import VAE
+from dbull.threads import mapped
 
 __all__ = ["LearnerState"]
 
@@ -151,9 +152,8 @@ class LearnerState:
 
     def _by_chunks(self, answer: Callable[[MixturePosterior, Points], Tensor], codes: Tensor) -> Tensor:
         """Ask the mixture in chunks of one size, so that no row's answer depends on the rows beside it."""
-        return torch.cat(
-            [
-                answer(self.posterior, Points.from_rows(padded(chunk)))[: len(chunk)]
-                for chunk in codes.split(CHUNK_ROWS)
-            ]
-        )
+
+        def ask(chunk: Tensor) -> Tensor:
+            return answer(self.posterior, Points.from_rows(padded(chunk)))[: len(chunk)]
+
+        return torch.cat(mapped(ask, codes.split(CHUNK_ROWS)))

@@ -16,6 +16,7 @@ from sklearn.utils.validation import validate_data
 
 from dbull.errors import DataError
 from dbull.probability.normal_wishart import NormalWishart, expected_covariance
+from dbull.threads import working
 
 _TIMES = (np.datetime64, np.timedelta64, datetime.date, datetime.time, datetime.timedelta)
 Step = TypeVar("Step")
@@ -176,7 +177,8 @@ def drained(
     told: list[Step] = []
     while True:
         try:
-            step = next(learning)
+            with working():
+                step = next(learning)
         except StopIteration as end:
             result: Result = end.value
             return result, told

@@ -24,6 +24,7 @@ from dbull.methods.base import Capabilities, as_tensor, check_rows, drained, unc
 from dbull.methods.dbull_choices import Choices, choose, choose_again
 from dbull.methods.parameters import Check, check_seed, check_truth
 from dbull.nets.augment import Augmentation
+from dbull.threads import on_own_threads
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -93,6 +94,9 @@ class DBULL(LearnedClusters, BaseEstimator):
         With an int, the same data give the same result on the same machine.
     device : str, default="cpu"
         Where the networks live, as torch names it.
+    threads : "auto" or int, default="auto"
+        How many threads share chunks of rows; answers and clusters do not depend on it. "auto": what
+        DBULL_THREADS in the environment says, else one for few rows and up to eight for many. Not stored.
     replay : {"auto", "imprints", "decoded", "none"}, default="auto"
         How rows of the past are made for `partial_fit`: drawn from the imprints that components keep of their
         inputs, or drawn from the mixture and decoded, as in the paper. "auto": "imprints", with
@@ -191,6 +195,7 @@ class DBULL(LearnedClusters, BaseEstimator):
     learning_rate: str | float = "auto"
     random_state: Any = None
     device: str = "cpu"
+    threads: str | int = "auto"
     replay: str = "auto"
     n_replay: str | int = "auto"
     consistency: str | float = "auto"
@@ -201,6 +206,7 @@ class DBULL(LearnedClusters, BaseEstimator):
     callback: Callable[[Progress], object] | None = None
     n_neighbours: str | int = "deprecated"
 
+    @on_own_threads
     def fit(self, X: ArrayLike, y: object = None) -> DBULL:
         """Forget everything, then learn the data set X. `y` is ignored.
 
@@ -218,6 +224,7 @@ class DBULL(LearnedClusters, BaseEstimator):
             self._learn(self._fresh(rows).state, rows)
         return self
 
+    @on_own_threads
     def partial_fit(self, X: ArrayLike, y: object = None) -> DBULL:
         """Learn one more data set; what was learned before is kept, though its rows are gone.
 
@@ -231,6 +238,7 @@ class DBULL(LearnedClusters, BaseEstimator):
             self._learn(self._fresh(rows).state if first else self.state_, rows)
         return self
 
+    @on_own_threads
     def pretrain(self, X: ArrayLike, y: object = None) -> DBULL:
         """Train the networks on unlabelled rows of the domain before the stream; no cluster is learned.
 
@@ -248,6 +256,7 @@ class DBULL(LearnedClusters, BaseEstimator):
             self.n_data_sets_ = 0
         return self
 
+    @on_own_threads
     def preview(self, X: ArrayLike) -> ArrivalReport:
         """Return what learning X would change. The model stays as it is; it takes as long as learning."""
         check_is_fitted(self)
