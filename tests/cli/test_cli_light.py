@@ -8,8 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import dbull
+from dbull.cli import app
 from dbull.errors import ModelFileError
 from dbull.methods.listing import list_clusters, told_events
 from dbull.store import ModelFolder
@@ -97,6 +99,14 @@ def test_what_is_missing_is_told_without_torch(model, tmp_path):
         assert (code, out, imported) == (expected, "", [])
         assert str(nothing) in err
     assert ModelFolder(path).latest() == 1, "nothing is learned before the missing file is found"
+
+
+@pytest.mark.parametrize(("words", "expected"), [("dbull ren", "rename"), ("dbull clusters --tr", "--tree")])
+def test_the_shell_completes(words, expected):
+    asked = {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    asked["_DBULL_COMPLETE"] = "complete_bash"
+    done = CliRunner().invoke(app, [], prog_name="dbull", env=asked)
+    assert done.stdout.split() == [expected]
 
 
 @pytest.mark.parametrize("name", ["model-format-1", "model-format-2"])

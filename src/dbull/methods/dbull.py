@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import warnings
 from collections.abc import Callable, Generator
@@ -25,6 +26,8 @@ from dbull.methods.dbull_choices import Choices, choose, choose_again
 from dbull.methods.parameters import Check, check_seed, check_truth
 from dbull.nets.augment import Augmentation
 from dbull.threads import on_own_threads
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -282,6 +285,7 @@ class DBULL(LearnedClusters, BaseEstimator):
         self.labels_ = self._ids(self._encode(rows))
         self.report_ = report
         self.elbo_ = report.elbo if math.isfinite(report.elbo) else math.nan
+        _log.info("data set %d: %s", self.n_data_sets_, report)
 
     def _learning(
         self, state: LearnerState, rows: torch.Tensor

@@ -4,6 +4,7 @@ Readers never lock: a generation that has its name is whole and never changes. W
 each says on which generation it builds, and the one that comes second is told so.
 """
 
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import suppress
@@ -24,6 +25,7 @@ from dbull.store.learned import LearnedRecord, known_inputs, learned_lines, refu
 from dbull.store.manifest import FileRecord, Manifest, chained, read_manifest, wrap_manifest
 from dbull.store.writing import check_writable, publish, remove_leftovers
 
+_log = logging.getLogger(__name__)
 # Ids kept free for each generation whose manifest cannot be read, when a rollback goes over it.
 IDS_PER_LOST_GENERATION = 1000
 
@@ -332,6 +334,7 @@ class ModelFolder:
         manifest = replace(manifest, sha256=layout.hash_bytes(data))
         with suppress(OSError, DbullError):
             sync_log(self.path, manifest, anew=anew)
+        _log.info("%s: generation %d is written: %r", self.path, number, manifest.note)
         return manifest
 
 
