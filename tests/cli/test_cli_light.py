@@ -85,6 +85,8 @@ def test_what_is_missing_is_told_without_torch(model, tmp_path):
     for (code, out, err, imported), expected in zip(
         run_light(
             ("learn", path, data, nothing),
+            ("learn", path, data, "--config", nothing),
+            ("learn", path, data, "--set", f"epochs={nothing} ["),
             ("predict", path, nothing),
             ("preview", path, nothing),
             ("watch", path, nothing, "--once"),
@@ -93,7 +95,7 @@ def test_what_is_missing_is_told_without_torch(model, tmp_path):
             ("clusters", nothing),
             ("merge", nothing, 1, 2),
         ),
-        (3, 3, 3, 2, 4, 4, 4, 4),
+        (3, 2, 2, 3, 3, 2, 4, 4, 4, 4),
         strict=True,
     ):
         assert (code, out, imported) == (expected, "", [])

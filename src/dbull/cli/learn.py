@@ -102,9 +102,10 @@ def learn(
     `dbull learn model digits.npy --set image_shape=[8,8] --set epochs=20`
     """
     check_files(None, data)
+    settings = options.settings()
     from dbull.ingest import Learner
 
-    learner = Learner(model, options.settings(), name=options.name, dry_run=dry_run, force=force)
+    learner = Learner(model, settings, name=options.name, dry_run=dry_run, force=force)
     refused: list[AlreadyLearnedError] = []
     with learning_progress(options.quiet) as teller:
         shown = _Shown(teller, options.as_json)
@@ -160,12 +161,13 @@ def watch(
     if not folder.is_dir():  # told before torch is imported
         raise SettingsError(f"{folder}: is not a folder; make it, or name the one where files arrive")
     hooks = _hooks(on, commands or (), addresses or ())
+    settings = options.settings()
     from dbull.ingest import Inbox, Learner
 
     if settle is None:
         settle = 0.0 if once else SETTLE_SECONDS
     inbox = Inbox(folder, settle)
-    learner = Learner(model, options.settings(), name=options.name)
+    learner = Learner(model, settings, name=options.name)
     bad = False
     if not (options.quiet or once):
         say(f"watching {folder}; stop with Ctrl-C", err=True)

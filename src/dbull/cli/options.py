@@ -57,13 +57,15 @@ def check_folder(target: Path) -> None:
 def read_config(path: Path | None, assignments: Sequence[str], flags: Mapping[str, Any]) -> dict[str, Any]:
     """Gather what a TOML file, the environment, KEY=VALUE texts and flags ask for; the latter wins."""
     from dbull.experiments.settings import parse_assignments, read_toml
+
+    # What cannot be read is told before torch is imported.
+    stored = {} if path is None else read_toml(path)
+    given = parse_assignments(assignments)
     from dbull.ingest import setting_names
 
     known = setting_names()
-    stored = {} if path is None else read_toml(path)
     for name in stored:
         check_known(f"setting in {path}", name, known)
-    given = parse_assignments(assignments)
     for name in given:
         check_known("setting", name, known)
     given = _from_environment(known) | given
