@@ -22,7 +22,7 @@ def test_arrivals_generations_and_what_is_left_out_are_told(tmp_path, caplog):
             list(Learner(tmp_path / "model", {"encoder": "identity"}).learn_folder(inbox))
     assert all(record.name.startswith("dbull.") for record in caplog.records)
     first, second, third = [record.getMessage() for record in caplog.records]
-    assert first == "data set 1: 60 rows, 2 clusters, new: 0 1, 100% novel"
+    assert first == "data set 1: 60 rows, 2 clusters, new: [0, 1]"
     assert second == f"{tmp_path / 'model'}: generation 1 is written: 'monday.npy'"
     assert third.startswith("left out: ")
     assert "learned in generation 1" in third

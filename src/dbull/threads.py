@@ -28,7 +28,7 @@ WORTH_SHARING = 1e-3  # seconds of a piece; handing over shorter ones takes as l
 
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
-Method = TypeVar("Method", bound=Callable[..., Any])
+Estimator = TypeVar("Estimator", bound=type[Any])
 _asked: ContextVar[int | None] = ContextVar("threads", default=None)  # 1 within a piece of work
 
 
@@ -80,15 +80,24 @@ def working(threads: Any = None) -> Iterator[None]:
             torch.set_num_threads(before)
 
 
-def on_own_threads(method: Method) -> Method:
-    """Let a method of an estimator work on as many threads as its parameter `threads` says."""
+def on_own_threads(*names: str) -> Callable[[Estimator], Estimator]:
+    """Let these methods of a class work on as many threads as its parameter `threads` says."""
 
+    def change(kind: Estimator) -> Estimator:
+        for name in names:
+            setattr(kind, name, _on_own_threads(getattr(kind, name)))
+        return kind
+
+    return change
+
+
+def _on_own_threads(method: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(method)
     def work(self: Any, *given: Any, **named: Any) -> Any:
         with working(self.threads):
             return method(self, *given, **named)
 
-    return work  # type: ignore[return-value]
+    return work
 
 
 def mapped(work: Callable[[Piece], Result], pieces: Iterable[Piece]) -> list[Result]:

@@ -40,9 +40,18 @@ class Learned:
     def __str__(self) -> str:
         report = self.report
         where = "would be" if self.generation is None else f"generation {self.generation}:"
-        told = replace(report, novel_share=None) if self.first else report  # of which all is new
+        new = f", new: {' '.join(map(str, report.born))}" if report.born else ""
+        novel = "" if report.novel_share is None or self.first else f", {report.novel_share:.0%} novel"
+        outliers = f", {report.n_outliers:,} outliers" if report.n_outliers else ""
+        columns = report.changed_columns
+        shown = " ".join(columns[:5]) + (" ..." if len(columns) > 5 else "")
+        scale = f", other scale (units?): {shown}" if shown else ""
         speed = report.n_rows / max(self.seconds, 1e-9)
-        return f"{where} {self.name}, {told}, {self.seconds:.1f} s ({speed:,.0f} rows/s)"
+        return (
+            f"{where} {self.name}, {report.n_rows:,} rows, {report.n_clusters} clusters"
+            f"{new}{novel}{outliers}{scale}, "
+            f"{self.seconds:.1f} s ({speed:,.0f} rows/s)"
+        )
 
 
 class Learner:

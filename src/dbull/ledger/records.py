@@ -160,15 +160,6 @@ class ArrivalReport:
         """Clusters that rows can belong to."""
         return len(self.rows)
 
-    def __str__(self) -> str:
-        """Say for people what it brought."""
-        new = f", new: {' '.join(map(str, self.born))}" if self.born else ""
-        novel = "" if self.novel_share is None else f", {self.novel_share:.0%} novel"
-        outliers = f", {self.n_outliers:,} outliers" if self.n_outliers else ""
-        shown = " ".join(self.changed_columns[:5]) + (" ..." if len(self.changed_columns) > 5 else "")
-        scale = f", other scale (units?): {shown}" if shown else ""
-        return f"{self.n_rows:,} rows, {self.n_clusters} clusters{new}{novel}{outliers}{scale}"
-
     def events(self, arrival: int) -> Iterator[Event]:
         """Yield the events of the data set, which is number `arrival` of the stream."""
         evidence = {

@@ -26,6 +26,10 @@ from dbull.threads import mapped, on_own_threads
 Model = TypeVar("Model", bound="LearnedClusters")
 
 
+@on_own_threads(
+    *("transform", "inverse_transform", "reconstruct", "predict", "predict_proba", "novelty_scores"),
+    *("score_samples", "sample", "prototype"),
+)
 class LearnedClusters(
     ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, DensityMixin, StoredLearner
 ):
@@ -37,12 +41,10 @@ class LearnedClusters(
     random_state: Any
     threads: Any
 
-    @on_own_threads
     def transform(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the latent mean of each row, (n_samples, latent_dim)."""
         return self._encode(self._rows(X)).numpy()
 
-    @on_own_threads
     def inverse_transform(self, Z: ArrayLike) -> NDArray[np.float64]:
         """Return the decoded rows of codes, in the units of the data."""
         check_is_fitted(self)
@@ -53,12 +55,10 @@ class LearnedClusters(
             )
         return self._decode(torch.from_numpy(codes))
 
-    @on_own_threads
     def reconstruct(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return what the networks make of each row: encoded, then decoded."""
         return self._decode(self._encode(self._rows(X)))
 
-    @on_own_threads
     def predict(self, X: ArrayLike, *, outliers: str = "assign") -> NDArray[np.int64]:
         """Return the id of the most probable cluster of each row.
 
@@ -73,7 +73,6 @@ class LearnedClusters(
             ids[np.concatenate(strange)] = NO_CLUSTER
         return ids
 
-    @on_own_threads
     def novelty_scores(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return for each row the share of its cluster's own rows that are as strange or stranger.
 
@@ -104,13 +103,11 @@ class LearnedClusters(
                 )
             yield replace(seen, scores=seen.scores[: len(part)])
 
-    @on_own_threads
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the probability of each cluster for each row; columns as in `cluster_ids_`."""
         codes = self._encode(self._rows(X))
         return self.state_.log_proba(codes).exp().numpy()
 
-    @on_own_threads
     def score_samples(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return a lower bound on the log density of each row.
 
@@ -125,7 +122,6 @@ class LearnedClusters(
         """Return the mean of `score_samples`."""
         return float(self.score_samples(X).mean())
 
-    @on_own_threads
     def sample(
         self, n_samples: int = 1, cluster: int | None = None
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
@@ -150,7 +146,6 @@ class LearnedClusters(
         which = rng.choice(len(weights), size=n_samples, p=weights / weights.sum())
         return draw_points(self.state_.posterior.components, which, rng), cluster_of[which]
 
-    @on_own_threads
     def prototype(self, cluster: int) -> NDArray[np.float64]:
         """Return the decoded mean of a cluster; of its largest component if it has several."""
         check_is_fitted(self)

@@ -30,6 +30,7 @@ from dbull.threads import on_own_threads
 _log = logging.getLogger(__name__)
 
 
+@on_own_threads("fit", "partial_fit", "pretrain", "preview")
 @dataclass(kw_only=True, eq=False, repr=False)
 class DBULL(LearnedClusters, BaseEstimator):
     """Deep Bayesian clustering: a variational autoencoder whose prior is a Dirichlet process mixture.
@@ -209,7 +210,6 @@ class DBULL(LearnedClusters, BaseEstimator):
     callback: Callable[[Progress], object] | None = None
     n_neighbours: str | int = "deprecated"
 
-    @on_own_threads
     def fit(self, X: ArrayLike, y: object = None) -> DBULL:
         """Forget everything, then learn the data set X. `y` is ignored.
 
@@ -227,7 +227,6 @@ class DBULL(LearnedClusters, BaseEstimator):
             self._learn(self._fresh(rows).state, rows)
         return self
 
-    @on_own_threads
     def partial_fit(self, X: ArrayLike, y: object = None) -> DBULL:
         """Learn one more data set; what was learned before is kept, though its rows are gone.
 
@@ -241,7 +240,6 @@ class DBULL(LearnedClusters, BaseEstimator):
             self._learn(self._fresh(rows).state if first else self.state_, rows)
         return self
 
-    @on_own_threads
     def pretrain(self, X: ArrayLike, y: object = None) -> DBULL:
         """Train the networks on unlabelled rows of the domain before the stream; no cluster is learned.
 
@@ -259,7 +257,6 @@ class DBULL(LearnedClusters, BaseEstimator):
             self.n_data_sets_ = 0
         return self
 
-    @on_own_threads
     def preview(self, X: ArrayLike) -> ArrivalReport:
         """Return what learning X would change. The model stays as it is; it takes as long as learning."""
         check_is_fitted(self)
@@ -282,10 +279,11 @@ class DBULL(LearnedClusters, BaseEstimator):
         learning = self._learning(state, rows)
         (state, report), self.history_ = drained(learning, self.callback)
         self._adopt(state)
+        told = self.n_data_sets_, report.n_rows, report.n_clusters, list(report.born)
+        _log.info("data set %d: %d rows, %d clusters, new: %s", *told)
         self.labels_ = self._ids(self._encode(rows))
         self.report_ = report
         self.elbo_ = report.elbo if math.isfinite(report.elbo) else math.nan
-        _log.info("data set %d: %s", self.n_data_sets_, report)
 
     def _learning(
         self, state: LearnerState, rows: torch.Tensor
