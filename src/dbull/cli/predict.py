@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
-from dbull.cli.options import AsJson, Data, Generation, Key, Model, Quiet
+from dbull.cli.options import AsJson, Data, Generation, Key, Model, Quiet, check_files, check_folder
 from dbull.cli.output import printable, rows_per_cluster, say, show_json, show_table
 from dbull.cli.progress import SECONDS_BETWEEN_LINES, Pace, learning_progress
 from dbull.documents import as_text
@@ -55,6 +55,7 @@ def predict(
 
     Example: `dbull predict model today.csv -o today-clusters.parquet --flag-outliers`
     """
+    check_files(model, data)
     from dbull.ingest import Input, open_model, without_name_warnings
 
     suffix = None if out is None else out.suffix.lower()
@@ -62,6 +63,7 @@ def predict(
         raise SettingsError(f"{out}: the name must end in .csv or .parquet")
     if out is not None:
         check_place(out)
+        check_folder(out)
         if any(_same(out, path) for path in data):
             raise SettingsError(f"{out}: is one of the files to read; give the answers another name")
     learner, reading = open_model(model, generation)
@@ -94,6 +96,7 @@ def preview(model: Model, data: Data, as_json: AsJson = False, quiet: Quiet = Fa
 
     Example: `dbull preview model wednesday.csv`
     """
+    check_files(model, data)
     import numpy as np
 
     from dbull.ingest import Input, open_model, without_name_warnings
@@ -141,10 +144,12 @@ def report(
 
     Example: `dbull report model -o report.html`
     """
+    check_files(model, ())
     from dbull.methods.storage import load_generation
     from dbull.report import build_report, check_target, write_report
     from dbull.store import ModelFolder
 
+    check_folder(out)
     check_target(out)
     folder = ModelFolder(model)
     loaded = folder.load(generation)

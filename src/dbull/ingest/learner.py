@@ -1,9 +1,10 @@
 """Learning files into a model folder, one generation per arrival: a stop loses the present one at most."""
 
+import logging
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,6 +23,7 @@ from dbull.methods.storage import Origin, Provenance, load_generation, save
 from dbull.store import ModelFolder
 from dbull.store.learned import LearnedRecord, add_learned
 
+_log = logging.getLogger(__name__)
 Tell = Callable[[str, Progress], object]  # is told what is being learned, and how it goes
 
 
@@ -124,8 +126,10 @@ class Learner:
     def learn_folder(self, folder: str | os.PathLike[str], tell: Tell | None = None) -> Iterator[Learned]:
         """Learn the files of a folder as `learn` does, in the order of their names; leave known ones out."""
         for path in Inbox(Path(folder)).arrived():
-            with suppress(AlreadyLearnedError):
+            try:
                 yield from self.learn(path, tell)
+            except AlreadyLearnedError as error:
+                _log.info("left out: %s", error)
 
     def _learn(self, piece: Piece, tell: Tell | None) -> Learned:
         model = self._model_for(piece)

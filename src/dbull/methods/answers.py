@@ -21,10 +21,15 @@ from dbull.lifelong.state import LearnerState
 from dbull.methods.base import as_tensor, check_number, check_rows, draw_points
 from dbull.methods.storage import StoredLearner
 from dbull.mixture.posterior import mean_weights
+from dbull.threads import mapped, on_own_threads
 
 Model = TypeVar("Model", bound="LearnedClusters")
 
 
+@on_own_threads(
+    *("transform", "inverse_transform", "reconstruct", "predict", "predict_proba", "novelty_scores"),
+    *("score_samples", "sample", "prototype"),
+)
 class LearnedClusters(
     ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, DensityMixin, StoredLearner
 ):
@@ -34,6 +39,7 @@ class LearnedClusters(
     replay: str
     objective: str
     random_state: Any
+    threads: Any
 
     def transform(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the latent mean of each row, (n_samples, latent_dim)."""
@@ -220,9 +226,12 @@ class LearnedClusters(
 
     def _encode(self, rows: torch.Tensor) -> torch.Tensor:
         vae, view = self.state_.vae, self.state_.view
+
         # Chunk by chunk: what is computed on the way to the codes stays in the cache.
-        parts = rows.split(CHUNK_ROWS)
-        return torch.cat([encode_rows(vae, view.inputs(view.values(part)))[0] for part in parts])
+        def encode(part: torch.Tensor) -> torch.Tensor:
+            return encode_rows(vae, view.inputs(view.values(part)))[0]
+
+        return torch.cat(mapped(encode, rows.split(CHUNK_ROWS)))
 
     def _decode(self, codes: torch.Tensor) -> NDArray[np.float64]:
         values = decode_codes(self.state_.vae, codes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import warnings
 from collections.abc import Callable, Generator
@@ -24,8 +25,12 @@ from dbull.methods.base import Capabilities, as_tensor, check_rows, drained, unc
 from dbull.methods.dbull_choices import Choices, choose, choose_again
 from dbull.methods.parameters import Check, check_seed, check_truth
 from dbull.nets.augment import Augmentation
+from dbull.threads import on_own_threads
+
+_log = logging.getLogger(__name__)
 
 
+@on_own_threads("fit", "partial_fit", "pretrain", "preview")
 @dataclass(kw_only=True, eq=False, repr=False)
 class DBULL(LearnedClusters, BaseEstimator):
     """Deep Bayesian clustering: a variational autoencoder whose prior is a Dirichlet process mixture.
@@ -93,6 +98,9 @@ class DBULL(LearnedClusters, BaseEstimator):
         With an int, the same data give the same result on the same machine.
     device : str, default="cpu"
         Where the networks live, as torch names it.
+    threads : "auto" or int, default="auto"
+        How many threads share chunks of rows; answers and clusters do not depend on it. "auto": what
+        DBULL_THREADS in the environment says, else one for few rows and up to eight for many. Not stored.
     replay : {"auto", "imprints", "decoded", "none"}, default="auto"
         How rows of the past are made for `partial_fit`: drawn from the imprints that components keep of their
         inputs, or drawn from the mixture and decoded, as in the paper. "auto": "imprints", with
@@ -137,7 +145,7 @@ class DBULL(LearnedClusters, BaseEstimator):
         evidence for them.
     clusters_ : list of dict
         Every cluster that has ever been: id, name, rows, weight, first_seen and last_seen (arrivals, from
-        0), spread (root mean square distance of its codes from their mean), parents, status, merged_into.
+        1), spread (root mean square distance of its codes from their mean), parents, status, merged_into.
     n_data_sets_ : int
         Data sets learned.
     origin_ : Origin
@@ -191,6 +199,7 @@ class DBULL(LearnedClusters, BaseEstimator):
     learning_rate: str | float = "auto"
     random_state: Any = None
     device: str = "cpu"
+    threads: str | int = "auto"
     replay: str = "auto"
     n_replay: str | int = "auto"
     consistency: str | float = "auto"
@@ -270,6 +279,8 @@ class DBULL(LearnedClusters, BaseEstimator):
         learning = self._learning(state, rows)
         (state, report), self.history_ = drained(learning, self.callback)
         self._adopt(state)
+        told = self.n_data_sets_, report.n_rows, report.n_clusters, list(report.born)
+        _log.info("data set %d: %d rows, %d clusters, new: %s", *told)
         self.labels_ = self._ids(self._encode(rows))
         self.report_ = report
         self.elbo_ = report.elbo if math.isfinite(report.elbo) else math.nan
