@@ -19,6 +19,7 @@ from dbull.lifelong.novelty import Strangeness, strangeness
 from dbull.lifelong.settings import OUTLIER_STD
 from dbull.lifelong.state import LearnerState
 from dbull.methods.base import as_tensor, check_number, check_rows, draw_points
+from dbull.methods.explanation import Explainer, Explanation
 from dbull.methods.storage import StoredLearner
 from dbull.mixture.posterior import mean_weights
 
@@ -147,6 +148,15 @@ class LearnedClusters(
         counts[self.state_.cluster_of != self._known(cluster)] = -1.0
         mean = self.state_.posterior.components.mean[int(counts.argmax())]
         return self._decode(mean[None]).reshape(-1)
+
+    def explain(self, cluster: int, n_traits: int = 6) -> Explanation:
+        """Return in which columns a cluster differs from all other rows, and from its nearest neighbour.
+
+        From statistics alone, in the units of the data; images by their parts. `print` shows it as text.
+        """
+        check_is_fitted(self)
+        check_number("n_traits", n_traits, at_least=1, whole=True)
+        return Explainer(self)(self._known(cluster), n_traits)
 
     @property
     def events_(self) -> tuple[Event, ...]:

@@ -22,6 +22,7 @@ from dbull.lifelong.state import LearnerState
 from dbull.methods.answers import LearnedClusters
 from dbull.methods.base import Capabilities, as_tensor, check_rows, drained, unchanged_on_failure
 from dbull.methods.dbull_choices import Choices, choose, choose_again
+from dbull.methods.explanation import with_reasons
 from dbull.methods.parameters import Check, check_seed, check_truth
 from dbull.nets.augment import Augmentation
 
@@ -278,7 +279,8 @@ class DBULL(LearnedClusters, BaseEstimator):
         self, state: LearnerState, rows: torch.Tensor
     ) -> Generator[Progress, None, tuple[LearnerState, ArrivalReport]]:
         settings, augment = choose_again(self, state, len(rows))
-        return learn(state, rows, settings, augment, self._changed_columns(state, rows))
+        state, report = yield from learn(state, rows, settings, augment, self._changed_columns(state, rows))
+        return with_reasons(self, state, report)
 
     def _changed_columns(self, state: LearnerState, rows: torch.Tensor) -> tuple[str, ...]:
         """Return the names of columns whose scale is not what it was; warn of them, or refuse them."""

@@ -9,6 +9,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from dbull.ledger import Event
+from dbull.methods.explanation import shown
 from dbull.report.charts import MOST_PICTURES, bars, code_map, hue, line_chart, timeline
 from dbull.report.data import ArrivalPoint, Cluster, ReportData, sentence
 from dbull.report.images import data_uri, tiled
@@ -65,7 +66,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(hue=hue, percent=_percent, number=_number, moment=_moment, sentence=sentence)
+    environment.filters.update(hue=hue, percent=_percent, shown=shown, moment=_moment, sentence=sentence)
     return environment
 
 
