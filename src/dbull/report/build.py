@@ -95,8 +95,8 @@ class _Painter:
         self._low = float(view.shift.min())
         self._high = float((view.shift + view.scale).max())
         if self._shape is None:
-            numbered = [f"column {i}" for i in range(model.n_features_in_)]
-            self._names = list(map(str, getattr(model, "feature_names_in_", numbered)))
+            n_values = model.state_.vae.shape.n_values
+            self._names = model.value_names_ or [f"column {i}" for i in range(n_values)]
             self._mean, self._std = _average(
                 [model.inverse_transform(drawn) for drawn in codes.values()],
                 [weights[cluster] for cluster in codes],
