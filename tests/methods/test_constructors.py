@@ -40,6 +40,7 @@ PARAMETERS = {
         **dict.fromkeys(("neighbourhood", "n_neighbors", "join", "pooling", "joint_epochs"), "auto"),
         **dict.fromkeys(("replay", "n_replay", "consistency", "carry", "novelty", "freeze"), "auto"),
         **{"resolution": "normal", "use_encoder_variance": False, "strict_scale": False},
+        "columns": None,
         "n_neighbours": "deprecated",
     },
 }

@@ -7,7 +7,7 @@ import torch
 
 from dbull import DBULL, load
 from dbull.lifelong.profiles import Profile, together
-from dbull.methods.explanation import Columns, Trait, shown
+from dbull.methods.traits import Columns, Trait, shown
 from dbull.tables import ColumnEncoder
 
 
@@ -82,7 +82,8 @@ def test_as_text(model):
     assert text.startswith("cluster 2 is set apart by\n  delay 180, others 11")
     assert "the nearest, by" in text
     assert str(Trait("late", "", "share", 0.62, 0.004, 0.6)) == "late 62 %, others 0.4 %"
-    assert shown(19723.4, "days") == "2024-01-01"
+    assert shown(5.1 / 7, "day of week") == "Saturday"
+    assert shown(31 / 365, "day of year") == "02-01"
     assert shown(1234567.0, "value") == "1.23e+06"
 
 
@@ -115,7 +116,8 @@ def test_mixed_columns_are_told_in_their_own_words():
             "delay": delay,
             "carrier": np.where(rng.random(n) < np.where(here, 0.9, 0.1), "EV", "UA"),
             "arrived": np.where(here, None, rng.normal(5, 1, n)),
-            "day": pd.to_datetime("2024-01-01") + pd.to_timedelta(np.where(here, 40, 3), "D"),
+            "time": pd.to_datetime("2024-01-01")
+            + pd.to_timedelta(np.arange(n) + np.where(here, 0.75, 0.35), "D"),
         }
     )
     encoder = ColumnEncoder.fit(frame)
@@ -129,7 +131,7 @@ def test_mixed_columns_are_told_in_their_own_words():
     assert carrier.here == pytest.approx((frame.carrier[here] == "EV").mean(), abs=1e-3)
     assert carrier.effect == pytest.approx(carrier.here - carrier.others)
     assert str(told["arrived"]) == "arrived missing 100 %, others 0 %"
-    assert str(told["day"]) == "day 2024-02-10, others 2024-01-04"
+    assert str(told["time"]) == "time hour of day 18:00, others 08:24"
 
 
 def test_images_are_told_by_their_parts():

@@ -21,9 +21,11 @@ from dbull.lifelong.state import LearnerState
 from dbull.methods.base import as_tensor, check_number, check_rows, draw_points
 from dbull.methods.explanation import Explainer, Explanation
 from dbull.methods.storage import StoredLearner
+from dbull.methods.tables import encoded_rows
 from dbull.mixture.posterior import mean_weights
 
 Model = TypeVar("Model", bound="LearnedClusters")
+Rows = Any  # array-like of numbers, or a table: a frame of pandas, polars or pyarrow, a dict, a list of dicts
 
 
 class LearnedClusters(
@@ -36,7 +38,7 @@ class LearnedClusters(
     objective: str
     random_state: Any
 
-    def transform(self, X: ArrayLike) -> NDArray[np.float64]:
+    def transform(self, X: Rows) -> NDArray[np.float64]:
         """Return the latent mean of each row, (n_samples, latent_dim)."""
         return self._encode(self._rows(X)).numpy()
 
@@ -50,11 +52,11 @@ class LearnedClusters(
             )
         return self._decode(torch.from_numpy(codes))
 
-    def reconstruct(self, X: ArrayLike) -> NDArray[np.float64]:
+    def reconstruct(self, X: Rows) -> NDArray[np.float64]:
         """Return what the networks make of each row: encoded, then decoded."""
         return self._decode(self._encode(self._rows(X)))
 
-    def predict(self, X: ArrayLike, *, outliers: str = "assign") -> NDArray[np.int64]:
+    def predict(self, X: Rows, *, outliers: str = "assign") -> NDArray[np.int64]:
         """Return the id of the most probable cluster of each row.
 
         With ``outliers="flag"`` it is -1 for rows that every cluster finds strange: alone they would not
@@ -68,7 +70,7 @@ class LearnedClusters(
             ids[np.concatenate(strange)] = NO_CLUSTER
         return ids
 
-    def novelty_scores(self, X: ArrayLike) -> NDArray[np.float64]:
+    def novelty_scores(self, X: Rows) -> NDArray[np.float64]:
         """Return for each row the share of its cluster's own rows that are as strange or stranger.
 
         Like a p-value: small for what is new, 0 for a row stranger than all rows of its cluster. Measured in
@@ -98,12 +100,12 @@ class LearnedClusters(
                 )
             yield replace(seen, scores=seen.scores[: len(part)])
 
-    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+    def predict_proba(self, X: Rows) -> NDArray[np.float64]:
         """Return the probability of each cluster for each row; columns as in `cluster_ids_`."""
         codes = self._encode(self._rows(X))
         return self.state_.log_proba(codes).exp().numpy()
 
-    def score_samples(self, X: ArrayLike) -> NDArray[np.float64]:
+    def score_samples(self, X: Rows) -> NDArray[np.float64]:
         """Return a lower bound on the log density of each row.
 
         The expectation over codes is that of four fixed draws. With encoder="identity" the log predictive
@@ -113,7 +115,7 @@ class LearnedClusters(
         values = self.state_.view.values(rows)
         return bounds_of(self.state_, values, self.state_.view.inputs(values)).numpy()
 
-    def score(self, X: ArrayLike, y: object = None) -> float:
+    def score(self, X: Rows, y: object = None) -> float:
         """Return the mean of `score_samples`."""
         return float(self.score_samples(X).mean())
 
@@ -224,9 +226,23 @@ class LearnedClusters(
             self.labels_ = state.ledger.resolve(self.labels_)
         return self
 
-    def _rows(self, X: ArrayLike) -> torch.Tensor:
+    @property
+    def value_names_(self) -> list[str] | None:
+        """Names of the values of a row: of its columns, or of what a table's columns became."""
+        if hasattr(self, "column_encoder_"):
+            return [feature.name for feature in self.column_encoder_.features]
+        names = getattr(self, "feature_names_in_", None)
+        return None if names is None else [str(name) for name in names]
+
+    def _rows(self, X: Rows) -> torch.Tensor:
         check_is_fitted(self)
-        return as_tensor(check_rows(self, X, reset=False, keep_float32=True))
+        return self._checked(X, first=False)
+
+    def _checked(self, X: Rows, first: bool) -> torch.Tensor:
+        rows = encoded_rows(self, X, first=first)
+        if rows is None:
+            rows = check_rows(self, X, reset=first, min_rows=2 if first else 1, keep_float32=True)
+        return as_tensor(rows)
 
     def _encode(self, rows: torch.Tensor) -> torch.Tensor:
         vae, view = self.state_.vae, self.state_.view

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
 import torch
-from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -19,8 +18,8 @@ from dbull.ledger import ArrivalReport
 from dbull.lifelong.learn import Progress, learn, pretrain
 from dbull.lifelong.novelty import changed_columns
 from dbull.lifelong.state import LearnerState
-from dbull.methods.answers import LearnedClusters
-from dbull.methods.base import Capabilities, as_tensor, check_rows, drained, unchanged_on_failure
+from dbull.methods.answers import LearnedClusters, Rows
+from dbull.methods.base import Capabilities, drained, unchanged_on_failure
 from dbull.methods.dbull_choices import Choices, choose, choose_again
 from dbull.methods.explanation import with_reasons
 from dbull.methods.parameters import Check, check_seed, check_truth
@@ -43,6 +42,10 @@ class DBULL(LearnedClusters, BaseEstimator):
     kind : {"auto", "images", "dense", "sparse"}, default="auto"
         What rows are. "auto": images if `image_shape` is given, sparse if non-negative and mostly zero,
         else dense.
+    columns : dict of str or None, default=None
+        Roles of columns of a table by name, such as ``{"shop": "category"}``: number, flag, category, date,
+        text, vector, key or ignore. Roles of the others are proposed from the first table; docs/tables.md has
+        the rules. None leaves tables of plain numbers as they are.
     image_shape : tuple of int or None, default=None
         (height, width) or (height, width, channels) of the image in each row.
     encoder : {"auto", "mlp", "conv", "identity"}, default="auto"
@@ -146,7 +149,10 @@ class DBULL(LearnedClusters, BaseEstimator):
     chosen_ : dict
         What "auto" was resolved to.
     n_features_in_ : int
-        Number of columns.
+        Number of columns; of a table, those that are used.
+    column_encoder_ : ColumnEncoder
+        Of tables of mixed columns: what each becomes. Rows that the model gives back are encoded rows;
+        ``column_encoder_.features`` says what each of their values is, and has it in the user's units.
 
     Examples
     --------
@@ -169,6 +175,7 @@ class DBULL(LearnedClusters, BaseEstimator):
 
     objective: str = "default"
     kind: str = "auto"
+    columns: Mapping[str, str] | None = None
     image_shape: tuple[int, ...] | None = None
     encoder: str = "auto"
     latent_dim: str | int = "auto"
@@ -202,7 +209,7 @@ class DBULL(LearnedClusters, BaseEstimator):
     callback: Callable[[Progress], object] | None = None
     n_neighbours: str | int = "deprecated"
 
-    def fit(self, X: ArrayLike, y: object = None) -> DBULL:
+    def fit(self, X: Rows, y: object = None) -> DBULL:
         """Forget everything, then learn the data set X. `y` is ignored.
 
         A fit that fails leaves the estimator as it was.
@@ -219,7 +226,7 @@ class DBULL(LearnedClusters, BaseEstimator):
             self._learn(self._fresh(rows).state, rows)
         return self
 
-    def partial_fit(self, X: ArrayLike, y: object = None) -> DBULL:
+    def partial_fit(self, X: Rows, y: object = None) -> DBULL:
         """Learn one more data set; what was learned before is kept, though its rows are gone.
 
         Unlike in scikit-learn's online estimators, X is a whole arrival, learned in several epochs.
@@ -232,7 +239,7 @@ class DBULL(LearnedClusters, BaseEstimator):
             self._learn(self._fresh(rows).state if first else self.state_, rows)
         return self
 
-    def pretrain(self, X: ArrayLike, y: object = None) -> DBULL:
+    def pretrain(self, X: Rows, y: object = None) -> DBULL:
         """Train the networks on unlabelled rows of the domain before the stream; no cluster is learned.
 
         Recorded in the model. From then on the networks stay as they are unless `freeze=False`.
@@ -249,15 +256,12 @@ class DBULL(LearnedClusters, BaseEstimator):
             self.n_data_sets_ = 0
         return self
 
-    def preview(self, X: ArrayLike) -> ArrivalReport:
+    def preview(self, X: Rows) -> ArrivalReport:
         """Return what learning X would change. The model stays as it is; it takes as long as learning."""
         check_is_fitted(self)
         learning = self._learning(self.state_, self._rows(X))
         (_, report), _ = drained(learning, self.callback)
         return report
-
-    def _checked(self, X: ArrayLike, first: bool) -> torch.Tensor:
-        return as_tensor(check_rows(self, X, reset=first, min_rows=2 if first else 1, keep_float32=True))
 
     def _fresh(self, rows: torch.Tensor) -> Choices:
         """Make a learner that has seen nothing, with networks for rows like these."""
@@ -284,9 +288,8 @@ class DBULL(LearnedClusters, BaseEstimator):
 
     def _changed_columns(self, state: LearnerState, rows: torch.Tensor) -> tuple[str, ...]:
         """Return the names of columns whose scale is not what it was; warn of them, or refuse them."""
-        names = getattr(self, "feature_names_in_", None)
-        found = changed_columns(state, rows)
-        columns = tuple(str(i if names is None else names[i]) for i in found)
+        names = self.value_names_ or range(rows.shape[1])
+        columns = tuple(str(names[i]) for i in changed_columns(state, rows))
         if columns:
             told = ", ".join(columns[:10]) + (f" and {len(columns) - 10} more" if len(columns) > 10 else "")
             what = f"columns {told}: a hundred times larger or smaller than ever before (other units?)"

@@ -1,25 +1,16 @@
-"""What sets a cluster apart from all other rows and from its nearest neighbour, in the user's words.
-
-The effect of a column is Cliff's delta (Cliff 1993): the probability that a row of the cluster has more of it
-than another row, less the probability of the opposite. 1: always more; -1: always less; 0: no difference. It
-is told from the means and variances of components, as if each were normal, and of shares exactly. Effects
-below 0.147 are negligible (Romano et al. 2006) and not told.
-"""
+"""What sets a cluster apart from all other rows and from its nearest neighbour, and newborns from all."""
 
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from dbull.lifelong.profiles import Profile, feature_profiles, gaps, together
+from dbull.lifelong.profiles import Profile, feature_profiles, gaps
+from dbull.methods.traits import Columns, Trait
 from dbull.tables import Feature
 
 if TYPE_CHECKING:
@@ -28,35 +19,12 @@ if TYPE_CHECKING:
     from dbull.methods.answers import LearnedClusters
     from dbull.methods.dbull import DBULL
 
-NEGLIGIBLE = 0.147
 N_DRAWS = 120  # decoded samples of a cluster, where nothing else tells what its rows are like
-MOST_MISSING = 0.95  # share from which the few values that are there say little
 PLACES = (
     ("top left", "top", "top right"),
     ("left", "centre", "right"),
     ("bottom left", "bottom", "bottom right"),
 )
-Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Trait:
-    """A column, a category or a part of an image in which a cluster differs from other rows."""
-
-    column: str
-    part: str  # a category, "missing", ...; "" where the column is one number
-    measure: str  # "value" in the user's units, "share" of rows, "days" since 1970-01-01, "brightness", ...
-    here: float  # mean of the cluster
-    others: float  # mean of those it is compared with
-    effect: float  # from -1 to 1
-
-    def told(self, others: str = "others") -> str:
-        """Say it: "delay 180, others 12"."""
-        name = f"{self.column} {self.part}".strip()
-        return f"{name} {shown(self.here, self.measure)}, {others} {shown(self.others, self.measure)}"
-
-    def __str__(self) -> str:
-        return self.told()
 
 
 @dataclass(frozen=True)
@@ -92,19 +60,6 @@ def _listed(traits: Sequence[Trait], others: str) -> Iterator[str]:
         yield "  no column alone"
 
 
-def shown(value: float, measure: str) -> str:
-    """Write a value as people do."""
-    if measure == "share":
-        share = 100 * min(max(value, 0.0), 1.0)
-        return f"{share:.0f} %" if share >= 10 or share == 0 else f"{share:.1g} %"
-    if measure == "days":
-        whole = math.floor(value + 0.01)  # days were encoded in float32
-        return str(np.datetime64(0, "D") + np.timedelta64(whole, "D"))
-    if value == 0 or 1e-4 <= abs(value) < 1e6:
-        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-    return f"{value:.2e}"
-
-
 class Explainer:
     """The profiles of a model's clusters, made once for all explanations."""
 
@@ -117,14 +72,7 @@ class Explainer:
             self._columns = Columns(features)
             self._profiles = _decoded(model, pooled)
             return
-        names = getattr(model, "feature_names_in_", None)
-        measure = "weight" if model.state_.view.kind == "sparse" else "value"
-        self._columns = Columns(
-            [
-                _number(f"column {i}" if names is None else str(names[i]), measure)
-                for i in range(model.n_features_in_)
-            ]
-        )
+        self._columns = Columns(_features(model))
         self._profiles = feature_profiles(model.state_) or _decoded(model, lambda rows: rows)
 
     def __call__(self, cluster: int, n_traits: int = 6) -> Explanation:
@@ -160,67 +108,17 @@ def with_reasons(
     return state, replace(report, born=born)
 
 
+def _features(model: LearnedClusters) -> Sequence[Feature]:
+    """Return what the values of a row mean."""
+    if hasattr(model, "column_encoder_"):
+        return model.column_encoder_.features
+    measure = "weight" if model.state_.view.kind == "sparse" else "value"
+    names = model.value_names_ or [f"column {i}" for i in range(model.state_.vae.shape.n_values)]
+    return [_number(name, measure) for name in names]
+
+
 def _number(name: str, measure: str) -> Feature:
     return Feature(name, "number", "value", measure, 0.0, 1.0)
-
-
-class Columns:
-    """Features of rows, and what their means say."""
-
-    def __init__(self, features: Sequence[Feature]):
-        self._features = tuple(features)
-        flags = {feature.column: i for i, feature in enumerate(features) if feature.part == "missing"}
-        absent = ((flags.get(f.column, -1) if f.part != "missing" else -1) for f in features)
-        self._missing = np.fromiter(absent, dtype=np.int64, count=len(features))
-        self._is_share = np.array([feature.measure == "share" for feature in features])
-        self._spread = np.array([feature.spread for feature in features])
-
-    def traits(self, ours: Sequence[Profile], theirs: Sequence[Profile], most: int) -> tuple[Trait, ...]:
-        """Return in what some rows differ from others, strongest first, each column once.
-
-        Both are groups of rows: an effect is the mean of those between groups, which may lie on both sides.
-        """
-        here, others = together(ours), together(theirs)
-        (mean, variance, known), (other_mean, other_variance, other_known) = map(self._there, (here, others))
-        apart = _apart(mean, variance, other_mean, other_variance)
-        effect = np.zeros(len(mean))
-        for one, other in product(ours, theirs):
-            away = _apart(*self._there(one)[:2], *self._there(other)[:2])
-            share = one.n_rows / here.n_rows * other.n_rows / others.n_rows
-            effect += share * torch.erf(torch.from_numpy(away) / math.sqrt(2)).numpy()
-        effect = np.where(self._is_share, self._spread * (mean - other_mean), effect)
-        effect = np.where(known & other_known, effect, 0.0)
-        found: dict[str, Trait] = {}
-        rarer = self._is_share & (effect < 0)  # of two categories, say which is there and not which is not
-        for i in np.lexsort((-np.abs(apart), rarer, -np.abs(effect).round(3))).tolist():
-            feature = self._features[i]
-            if abs(effect[i]) < NEGLIGIBLE or len(found) == most:
-                break
-            if feature.column not in found:
-                part = "" if feature.part in ("value", "true", "days") else feature.part
-                means = float(feature.restored(mean[i])), float(feature.restored(other_mean[i]))
-                found[feature.column] = Trait(feature.column, part, feature.measure, *means, float(effect[i]))
-        return tuple(found.values())
-
-    def _there(self, profile: Profile) -> tuple[Floats, Floats, NDArray[np.bool_]]:
-        """Return mean and variance of the rows in which features are there, and whether these are enough."""
-        mean, variance = profile.mean.numpy(), profile.variance.numpy()
-        missing = np.zeros(len(mean))
-        for flag in np.unique(self._missing[self._missing >= 0]).tolist():
-            share = float(self._features[flag].restored(mean[flag]))
-            missing[self._missing == flag] = min(max(share, 0.0), 1.0)
-        # What is missing was put at 0, so the sums are those of what is there.
-        there = np.maximum(1.0 - missing, 1.0 - MOST_MISSING)
-        squares = (variance + mean**2) / there
-        mean = mean / there
-        return mean, np.maximum(squares - mean**2, 0.0), missing <= MOST_MISSING
-
-
-def _apart(mean: Floats, variance: Floats, other_mean: Floats, other_variance: Floats) -> Floats:
-    """Return differences of two means in standard deviations of the difference of two rows."""
-    spread = np.sqrt(variance + other_variance)
-    apart: Floats = (mean - other_mean) / np.maximum(spread, np.finfo(np.float64).tiny)
-    return apart
 
 
 def _decoded(

@@ -23,8 +23,10 @@ from dbull.errors import ModelFileError, SettingsError
 from dbull.ledger import Event, Ledger
 from dbull.lifelong.state import LearnerState
 from dbull.methods.parameters import ALLOWED, Check, anything, device_for, pack_parameters, unpack_parameters
+from dbull.methods.tables import DOCUMENT, pack_table, unpack_table
 from dbull.nets.augment import Augmentation
 from dbull.store import Checkpoint, LearnedInput, Loaded, Manifest, ModelFolder
+from dbull.tables import ColumnEncoder
 from dbull.writing import now
 
 if TYPE_CHECKING:
@@ -128,6 +130,7 @@ class StoredLearner(Stored):
     """An estimator with a learner's state, whose clusters have a history."""
 
     state_: LearnerState
+    column_encoder_: ColumnEncoder  # of tables of mixed columns alone
     elbo_: float
     device: str
     _documents = ("learner", "clusters", "columns")
@@ -149,9 +152,10 @@ class StoredLearner(Stored):
     def _pack(self) -> Checkpoint:
         ledger, elbo = self.state_.ledger, getattr(self, "elbo_", None)
         tensors, learner = pack_state(self.state_)
+        table, columns = pack_table(self)
         return Checkpoint(
-            tensors=tensors,
-            documents={"learner": learner, "clusters": ledger.to_json(since=ledger.n_events)},
+            tensors={**tensors, **table},
+            documents={"learner": learner, "clusters": ledger.to_json(since=ledger.n_events), **columns},
             settings={"elbo": elbo if elbo is not None and np.isfinite(elbo) else None},
             encoder_fingerprint=self.state_.fingerprint or None,
             ids_given=ledger.ids_given,
@@ -172,7 +176,12 @@ class StoredLearner(Stored):
         self._adopt(state)
         if checkpoint.settings["elbo"] is not None:
             self.elbo_ = checkpoint.settings["elbo"]
-        return state.vae.shape.n_values
+        n_values, where = state.vae.shape.n_values, str(place / f"{DOCUMENT}.json")
+        encoder = unpack_table(checkpoint.tensors, checkpoint.documents, n_values, where)
+        if encoder is None:
+            return n_values
+        self.column_encoder_ = encoder
+        return len(encoder.names)
 
     def _ledger(self) -> Ledger:
         return self.state_.ledger
@@ -302,8 +311,9 @@ def _restored(
     n_columns = model._become(checkpoint, place, earlier if events else None)
     where, told = str(place / "columns.json"), checkpoint.documents["columns"]
     names = check_fields(told, where, {"names": or_none(list_of(text))})["names"]
-    if names is not None and len(names) != n_columns:
-        fail(where, f"{len(names)} names for {n_columns} columns")
+    encoder = getattr(model, "column_encoder_", None)
+    if (names is not None and len(names) != n_columns) or (encoder and names != [*encoder.names]):
+        fail(where, f"other names than those of the {n_columns} columns")
     model.n_features_in_ = n_columns
     if names is not None:
         model.feature_names_in_ = np.array(names, dtype=object)  # type: ignore[attr-defined]

@@ -74,16 +74,20 @@ def fit_inputs(
     image_shape: tuple[int, int, int] | None,
     use_front_end: bool,
     as_they_are: bool = False,
+    scaled: bool = False,
 ) -> InputView:
     """Fix the view from the first data.
 
     Images are brought to [0, 1] as a whole, dense columns to mean 0 and variance 1 (less where they hardly
     vary and have the unit of the others), sparse rows to a mean square of 1 as a whole (zeros stay zeros).
-    With `as_they_are` inputs are the values themselves, so that they can be undone without a decoder.
+    With `as_they_are` inputs are the values themselves, so that they can be undone without a decoder. Rows
+    that are `scaled` already, column by column, are values as they are.
     """
     check_known("kind of data", kind, KINDS)
     check_range(rows)
-    if kind == "images":
+    if scaled:
+        shift, scale = rows.new_zeros(1), rows.new_ones(1)
+    elif kind == "images":
         low, high = rows.min(), rows.max()
         shift, scale = low[None], torch.where(high > low, high - low, torch.ones_like(high))[None]
     elif kind == "sparse":

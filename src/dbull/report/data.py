@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbull.ledger import Event
-from dbull.methods.explanation import Trait
+from dbull.methods.traits import Trait
 
 
 @dataclass(frozen=True)

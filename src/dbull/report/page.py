@@ -9,7 +9,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from dbull.ledger import Event
-from dbull.methods.explanation import shown
+from dbull.methods.traits import shown
 from dbull.report.charts import MOST_PICTURES, bars, code_map, hue, line_chart, timeline
 from dbull.report.data import ArrivalPoint, Cluster, ReportData, sentence
 from dbull.report.images import data_uri, tiled

@@ -106,6 +106,11 @@ class ColumnEncoder:
         left_out = tuple(role.name for role in given if role.role not in PARTS)
         return cls(tuple(_fit_column(role, columns[role.name]) for role in used), left_out)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns that are used."""
+        return tuple(column.name for column in self._columns)
+
     @cached_property
     def features(self) -> tuple[Feature, ...]:
         """What each number of an encoded row means."""

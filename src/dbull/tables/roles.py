@@ -18,6 +18,7 @@ from dbull.errors import check_known
 from dbull.tables.cells import (
     FLAGS,
     MOST_COUNTED,
+    Floats,
     Reading,
     count_values,
     epoch_of,
@@ -148,6 +149,12 @@ def _propose(name: str, column: NDArray[Any], given: str | None) -> ColumnRole:
     if given not in (None, role):
         role, unreadable, reason = str(given), 0.0, "as asked for"
     missing_share = 1 - (1 - unreadable) * n_present / n_rows if n_rows else 0.0
+    days = _days(found) if role == "date" else np.zeros(0)
+    if len(days) and not cycles_of(days):
+        # Which day it is says only when a row came.
+        role, reason = "ignore", "dates that run through no day, week or year twice, so that they only go on"
+        if FLAGGED_SHARE <= missing_share <= 1 - FLAGGED_SHARE:
+            role, reason = "category", "whether there is a date; the dates themselves only go on"
     becomes = _becomes(role, found) if n_present else ""
     if becomes and missing_share >= FLAGGED_SHARE:
         becomes += ", and whether it is missing"
@@ -247,11 +254,15 @@ def _becomes(role: str, column: _Column) -> str:
         shown = ", ".join(level[:20] for level in levels[:3]) + (", ..." if len(levels) > 3 else "")
         return f"which of {len(levels)} values ({shown}) or another" if levels[1:] else f"is it {shown}"
     if role == "date":
-        days = read_dates(column.cells, epoch_of(column.cells)).values
-        return ", ".join(["days", *cycles_of(days[~np.isnan(days)])])
+        return ", ".join(cycles_of(_days(column)))
     if role == "vector":
         return f"{width_of(column.cells)} numbers"
     return {"number": "a number", "flag": "true or false", "text": "topics of its words"}.get(role, "")
+
+
+def _days(column: _Column) -> Floats:
+    days = read_dates(column.cells, epoch_of(column.cells)).values
+    return days[~np.isnan(days)]
 
 
 def _n_values(column: _Column) -> str:

@@ -82,8 +82,8 @@ class Feature:
     part
         Which part of it: "value", a category, "other", "missing", "sin of hour of day", ...
     measure
-        What `restored` gives: "value" in the user's units, "share" of rows, "days" since 1970-01-01, or
-        "position" on a circle or in a space of topics.
+        What `restored` gives: "value" in the user's units, "share" of rows, or "position" on a circle or in
+        a space of topics.
     mean, spread, curve
         It is (curve(x) - mean) / spread.
     """
@@ -95,6 +95,11 @@ class Feature:
     mean: float
     spread: float
     curve: Curve = Curve()
+
+    @property
+    def name(self) -> str:
+        """The column, and which part of it."""
+        return self.column if self.part == "value" else f"{self.column}: {self.part}"
 
     def restored(self, encoded: ArrayLike) -> NDArray[np.float64]:
         """Return encoded values in the measure of this feature; of the mean of some rows, their share."""
