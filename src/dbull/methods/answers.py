@@ -20,6 +20,7 @@ from dbull.lifelong.settings import OUTLIER_STD
 from dbull.lifelong.state import LearnerState
 from dbull.methods.base import as_tensor, check_number, check_rows, draw_points
 from dbull.methods.explanation import Explainer, Explanation
+from dbull.methods.sparse import projected_rows
 from dbull.methods.storage import StoredLearner
 from dbull.methods.tables import encoded_rows
 from dbull.mixture.posterior import mean_weights
@@ -232,14 +233,16 @@ class LearnedClusters(
         if hasattr(self, "column_encoder_"):
             return [feature.name for feature in self.column_encoder_.features]
         names = getattr(self, "feature_names_in_", None)
-        return None if names is None else [str(name) for name in names]
+        return None if names is None or hasattr(self, "projection_") else [str(name) for name in names]
 
     def _rows(self, X: Rows) -> torch.Tensor:
         check_is_fitted(self)
         return self._checked(X, first=False)
 
     def _checked(self, X: Rows, first: bool) -> torch.Tensor:
-        rows = encoded_rows(self, X, first=first)
+        rows = projected_rows(self, X, first=first)
+        if rows is None:
+            rows = encoded_rows(self, X, first=first)
         if rows is None:
             rows = check_rows(self, X, reset=first, min_rows=2 if first else 1, keep_float32=True)
         return as_tensor(rows)

@@ -23,6 +23,7 @@ from dbull.methods.base import Capabilities, drained, unchanged_on_failure
 from dbull.methods.dbull_choices import Choices, choose, choose_again
 from dbull.methods.explanation import with_reasons
 from dbull.methods.parameters import Check, check_seed, check_truth
+from dbull.methods.sparse import count_columns
 from dbull.nets.augment import Augmentation
 
 
@@ -40,8 +41,8 @@ class DBULL(LearnedClusters, BaseEstimator):
         autoencoder, one component per cluster. "default" adds what helps: codes laid out along a neighbour
         graph, a fixed front end for images, clusters as groups of components.
     kind : {"auto", "images", "dense", "sparse"}, default="auto"
-        What rows are. "auto": images if `image_shape` is given, sparse if non-negative and mostly zero,
-        else dense.
+        What rows are. "auto": images if `image_shape` is given, sparse if non-negative and mostly zero or
+        a wide matrix of scipy.sparse, else dense.
     columns : dict of str or None, default=None
         Roles of columns of a table by name, such as ``{"shop": "category"}``: number, flag, category, date,
         text, vector, key or ignore. Roles of the others are proposed from the first table; docs/tables.md has
@@ -153,6 +154,8 @@ class DBULL(LearnedClusters, BaseEstimator):
     column_encoder_ : ColumnEncoder
         Of tables of mixed columns: what each becomes. Rows that the model gives back are encoded rows;
         ``column_encoder_.features`` says what each of their values is, and has it in the user's units.
+    projection_ : SparseProjection
+        Of wide sparse matrices: what their rows become. Rows that the model gives back are projected.
 
     Examples
     --------
@@ -223,7 +226,7 @@ class DBULL(LearnedClusters, BaseEstimator):
             warnings.warn("fit forgets the pretraining; partial_fit goes on from it.", stacklevel=2)
         with unchanged_on_failure(self):
             rows = self._checked(X, first=True)
-            self._learn(self._fresh(rows).state, rows)
+            self._learn(self._fresh(rows).state, rows, X)
         return self
 
     def partial_fit(self, X: Rows, y: object = None) -> DBULL:
@@ -236,7 +239,7 @@ class DBULL(LearnedClusters, BaseEstimator):
         with unchanged_on_failure(self):
             first = not hasattr(self, "state_")
             rows = self._checked(X, first)
-            self._learn(self._fresh(rows).state if first else self.state_, rows)
+            self._learn(self._fresh(rows).state if first else self.state_, rows, X)
         return self
 
     def pretrain(self, X: Rows, y: object = None) -> DBULL:
@@ -270,14 +273,17 @@ class DBULL(LearnedClusters, BaseEstimator):
         self.__dict__.pop("origin_", None)  # ids begin anew, so this is another model from now on
         return choices
 
-    def _learn(self, state: LearnerState, rows: torch.Tensor) -> None:
-        """Learn a data set and set the fitted attributes; within `unchanged_on_failure`."""
+    def _learn(self, state: LearnerState, rows: torch.Tensor, X: Rows) -> None:
+        """Learn a data set, X as it was given, and set the fitted attributes."""
         learning = self._learning(state, rows)
         (state, report), self.history_ = drained(learning, self.callback)
         self._adopt(state)
         self.labels_ = self._ids(self._encode(rows))
         self.report_ = report
         self.elbo_ = report.elbo if math.isfinite(report.elbo) else math.nan
+        if hasattr(self, "projection_"):
+            count_columns(self, X)
+            self.report_ = with_reasons(self, state, report)[1]
 
     def _learning(
         self, state: LearnerState, rows: torch.Tensor
@@ -299,6 +305,12 @@ class DBULL(LearnedClusters, BaseEstimator):
                 )
             warnings.warn(f"{what}; they are learned as they are.", stacklevel=2)
         return columns
+
+    def __sklearn_tags__(self) -> Any:
+        """Say that sparse matrices are welcome."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
     def __sklearn_is_fitted__(self) -> bool:
         """Return whether a data set has been learned to the end."""

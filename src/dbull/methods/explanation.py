@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from dbull.lifelong.profiles import Profile, feature_profiles, gaps
+from dbull.methods.sparse import column_profiles
 from dbull.methods.traits import Columns, Trait
 from dbull.tables import Feature
 
@@ -71,6 +72,10 @@ class Explainer:
             features, pooled = _regions([int(side) for side in shape])
             self._columns = Columns(features)
             self._profiles = _decoded(model, pooled)
+            return
+        if hasattr(model, "column_counts_"):
+            columns, self._profiles = column_profiles(model)
+            self._columns = Columns(columns)
             return
         self._columns = Columns(_features(model))
         self._profiles = feature_profiles(model.state_) or _decoded(model, lambda rows: rows)

@@ -23,10 +23,12 @@ from dbull.errors import ModelFileError, SettingsError
 from dbull.ledger import Event, Ledger
 from dbull.lifelong.state import LearnerState
 from dbull.methods.parameters import ALLOWED, Check, anything, device_for, pack_parameters, unpack_parameters
+from dbull.methods.sparse import DOCUMENT as SPARSE
+from dbull.methods.sparse import pack_sparse, unpack_sparse
 from dbull.methods.tables import DOCUMENT, pack_table, unpack_table
 from dbull.nets.augment import Augmentation
 from dbull.store import Checkpoint, LearnedInput, Loaded, Manifest, ModelFolder
-from dbull.tables import ColumnEncoder
+from dbull.tables import ColumnEncoder, SparseProjection, WordCounts
 from dbull.writing import now
 
 if TYPE_CHECKING:
@@ -131,6 +133,8 @@ class StoredLearner(Stored):
 
     state_: LearnerState
     column_encoder_: ColumnEncoder  # of tables of mixed columns alone
+    projection_: SparseProjection  # of wide sparse matrices alone
+    column_counts_: WordCounts  # the same
     elbo_: float
     device: str
     _documents = ("learner", "clusters", "columns")
@@ -153,9 +157,15 @@ class StoredLearner(Stored):
         ledger, elbo = self.state_.ledger, getattr(self, "elbo_", None)
         tensors, learner = pack_state(self.state_)
         table, columns = pack_table(self)
+        projection, counted = pack_sparse(self)
         return Checkpoint(
-            tensors={**tensors, **table},
-            documents={"learner": learner, "clusters": ledger.to_json(since=ledger.n_events), **columns},
+            tensors={**tensors, **table, **projection},
+            documents={
+                "learner": learner,
+                "clusters": ledger.to_json(since=ledger.n_events),
+                **columns,
+                **counted,
+            },
             settings={"elbo": elbo if elbo is not None and np.isfinite(elbo) else None},
             encoder_fingerprint=self.state_.fingerprint or None,
             ids_given=ledger.ids_given,
@@ -178,10 +188,15 @@ class StoredLearner(Stored):
             self.elbo_ = checkpoint.settings["elbo"]
         n_values, where = state.vae.shape.n_values, str(place / f"{DOCUMENT}.json")
         encoder = unpack_table(checkpoint.tensors, checkpoint.documents, n_values, where)
-        if encoder is None:
+        if encoder is not None:
+            self.column_encoder_ = encoder
+            return len(encoder.names)
+        sparse = str(place / f"{SPARSE}.json")
+        found = unpack_sparse(checkpoint.tensors, checkpoint.documents, n_values, sparse)
+        if found is None:
             return n_values
-        self.column_encoder_ = encoder
-        return len(encoder.names)
+        self.projection_, self.column_counts_ = found
+        return self.projection_.n_columns
 
     def _ledger(self) -> Ledger:
         return self.state_.ledger
