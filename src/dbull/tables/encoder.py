@@ -18,7 +18,7 @@ from dbull.tables.cells import Floats, tidy
 from dbull.tables.frames import Columns, columns_of
 from dbull.tables.parts import PARTS, Arrays, Part
 from dbull.tables.roles import ColumnRole, propose_roles
-from dbull.tables.scales import FLAGGED_SHARE, LARGEST, Feature, missing_spread
+from dbull.tables.scales import LARGEST, Feature, missing_spread
 
 VERSION = 1
 
@@ -37,7 +37,7 @@ class _Column:
     @property
     def flagged(self) -> bool:
         """Whether there is a feature for what is missing."""
-        return self.missing_share >= FLAGGED_SHARE
+        return self.missing_share > 0
 
     @property
     def features(self) -> Iterable[Feature]:

@@ -32,10 +32,10 @@ from dbull.tables.cells import (
 )
 from dbull.tables.frames import columns_of
 from dbull.tables.parts import cycles_of, frequent_levels
-from dbull.tables.scales import FLAGGED_SHARE
 from dbull.tables.words import words_of
 
 ROLES = ("number", "flag", "category", "date", "text", "vector", "key", "ignore")
+MARKED = 0.01  # share of rows with and without a value from which it tells rows apart whether there is one
 UNREADABLE = 0.05  # share of the values up to which a column is what the rest can be read as
 COVER, LEAST_COVER = 0.5, 0.2  # share of rows with frequent values: a category, and if it is nothing else
 UNIQUE_SHARE = 0.9  # of different values, from which they name their rows
@@ -153,10 +153,10 @@ def _propose(name: str, column: NDArray[Any], given: str | None) -> ColumnRole:
     if len(days) and not cycles_of(days):
         # Which day it is says only when a row came.
         role, reason = "ignore", "dates that run through no day, week or year twice, so that they only go on"
-        if FLAGGED_SHARE <= missing_share <= 1 - FLAGGED_SHARE:
+        if MARKED <= missing_share <= 1 - MARKED:
             role, reason = "category", "whether there is a date; the dates themselves only go on"
     becomes = _becomes(role, found) if n_present else ""
-    if becomes and missing_share >= FLAGGED_SHARE:
+    if becomes and missing_share > 0:
         becomes += ", and whether it is missing"
     return ColumnRole(name, role, seen, missing_share, len(counts), more, becomes, reason)
 
@@ -187,7 +187,7 @@ def _judge(column: _Column) -> _Verdict:
     if not column.kinds.isdisjoint((dict, list, tuple, np.ndarray)):
         return "ignore", "nested values", 0, "nested values; give their parts as columns"
     if len(column.counts) == 1:
-        if FLAGGED_SHARE <= column.n_missing / (n + column.n_missing) <= 1 - FLAGGED_SHARE:
+        if MARKED <= column.n_missing / (n + column.n_missing) <= 1 - MARKED:
             return "category", column.kind, 0, "one value or missing: a mark that some rows have"
         return "ignore", column.kind, 0, f"always {next(iter(column.counts))!r:.40}"
     if {"0", "1"} == column.counts.keys() or FLAGS.keys() >= {label.casefold() for label in column.counts}:
