@@ -19,6 +19,7 @@ from dbull.lifelong.novelty import Strangeness, strangeness
 from dbull.lifelong.settings import OUTLIER_STD
 from dbull.lifelong.state import LearnerState
 from dbull.methods.base import as_tensor, check_number, check_rows, draw_points
+from dbull.methods.exemplars import of_cluster
 from dbull.methods.explanation import Explainer, Explanation
 from dbull.methods.sparse import projected_rows
 from dbull.methods.storage import StoredLearner
@@ -173,9 +174,20 @@ class LearnedClusters(
         check_is_fitted(self)
         living = set(self.state_.cluster_ids)
         return [
-            {**row, "spread": self.state_.spread(row["id"]) if row["id"] in living else None}
+            {
+                **row,
+                "spread": self.state_.spread(row["id"]) if row["id"] in living else None,
+                "exemplars": [one.key for one in of_cluster(self, row["id"])],
+            }
             for row in self.state_.ledger.table()
         ]
+
+    def exemplar_rows(self, cluster: int) -> tuple[list[str], NDArray[np.float32]]:
+        """Return keys and rows of the exemplars of a cluster, nearest first; `keep_exemplars` keeps them."""
+        check_is_fitted(self)
+        kept = [one for one in of_cluster(self, self._known(cluster)) if one.row is not None]
+        rows = np.array([one.row for one in kept], dtype=np.float32)
+        return [one.key for one in kept], rows.reshape(len(kept), self.state_.vae.shape.n_values)
 
     @property
     def hierarchy_(self) -> tuple[Join, ...]:

@@ -22,6 +22,8 @@ from dbull.documents import Reader, check_fields, fail, list_of, mapping, number
 from dbull.errors import ModelFileError, SettingsError
 from dbull.ledger import Event, Ledger
 from dbull.lifelong.state import LearnerState
+from dbull.methods.exemplars import DOCUMENT as EXEMPLARS
+from dbull.methods.exemplars import Exemplars, pack_exemplars, unpack_exemplars
 from dbull.methods.parameters import ALLOWED, Check, anything, device_for, pack_parameters, unpack_parameters
 from dbull.methods.sparse import DOCUMENT as SPARSE
 from dbull.methods.sparse import pack_sparse, unpack_sparse
@@ -135,6 +137,7 @@ class StoredLearner(Stored):
     column_encoder_: ColumnEncoder  # of tables of mixed columns alone
     projection_: SparseProjection  # of wide sparse matrices alone
     column_counts_: WordCounts  # the same
+    exemplars_: Exemplars
     elbo_: float
     device: str
     _documents = ("learner", "clusters", "columns")
@@ -156,16 +159,13 @@ class StoredLearner(Stored):
     def _pack(self) -> Checkpoint:
         ledger, elbo = self.state_.ledger, getattr(self, "elbo_", None)
         tensors, learner = pack_state(self.state_)
-        table, columns = pack_table(self)
-        projection, counted = pack_sparse(self)
+        documents: dict[str, Any] = {"learner": learner, "clusters": ledger.to_json(since=ledger.n_events)}
+        for pack in (pack_table, pack_sparse, pack_exemplars):  # of what a model may lack
+            more, told = pack(self)
+            tensors, documents = {**tensors, **more}, {**documents, **told}
         return Checkpoint(
-            tensors={**tensors, **table, **projection},
-            documents={
-                "learner": learner,
-                "clusters": ledger.to_json(since=ledger.n_events),
-                **columns,
-                **counted,
-            },
+            tensors=tensors,
+            documents=documents,
             settings={"elbo": elbo if elbo is not None and np.isfinite(elbo) else None},
             encoder_fingerprint=self.state_.fingerprint or None,
             ids_given=ledger.ids_given,
@@ -186,6 +186,10 @@ class StoredLearner(Stored):
         self._adopt(state)
         if checkpoint.settings["elbo"] is not None:
             self.elbo_ = checkpoint.settings["elbo"]
+        where = str(place / f"{EXEMPLARS}.json")
+        kept = unpack_exemplars(checkpoint.tensors, checkpoint.documents, state, where)
+        if kept:
+            self.exemplars_ = kept
         n_values, where = state.vae.shape.n_values, str(place / f"{DOCUMENT}.json")
         encoder = unpack_table(checkpoint.tensors, checkpoint.documents, n_values, where)
         if encoder is not None:

@@ -23,6 +23,7 @@ class Cluster:
     first_seen: int  # arrival, counted from 0
     last_seen: int
     spread: float
+    exemplars: Sequence[str]  # keys of the rows nearest to its centre
     parents: tuple[int, ...]
     absorbed: tuple[int, ...]  # ids that live on in it
     rows_per_arrival: tuple[int, ...]  # those of absorbed clusters included
