@@ -154,8 +154,8 @@ def _show_one(model: Path, learner: "DBULL", cluster: int, generation: int | Non
         show_json({**record, "events": found, "explanation": told})
         return
     for field, value in record.items():
-        told = ", ".join(map(str, value)) if isinstance(value, list) else value
-        say(f"{field:<12}{'-' if told is None or told == '' else told}")
+        shown = ", ".join(map(str, value)) if isinstance(value, list) else value
+        say(f"{field:<12}{'-' if shown is None or shown == '' else shown}")
     for line in () if explanation is None else explanation.lines():
         say(line)
     show_table(_told(found), EVENT_COLUMNS)

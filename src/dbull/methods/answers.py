@@ -16,6 +16,7 @@ from dbull.ledger import NO_CLUSTER, ArrivalReport, Event
 from dbull.lifelong.groups import Join
 from dbull.lifelong.inference import CHUNK_ROWS, bounds_of, decode_codes, encode_rows, padded
 from dbull.lifelong.novelty import Strangeness, strangeness
+from dbull.lifelong.plane import lay_out, points_of
 from dbull.lifelong.settings import OUTLIER_STD
 from dbull.lifelong.state import LearnerState
 from dbull.methods.base import as_tensor, check_number, check_rows, draw_points
@@ -43,6 +44,16 @@ class LearnedClusters(
     def transform(self, X: Rows) -> NDArray[np.float64]:
         """Return the latent mean of each row, (n_samples, latent_dim)."""
         return self._encode(self._rows(X)).numpy()
+
+    def map_points(self, X: Rows) -> NDArray[np.float64]:
+        """Return where each row lies on the map, (n_samples, 2): the same place in all generations.
+
+        Clusters keep their places when more is learned; new ones are put among them.
+        """
+        codes = self._encode(self._rows(X))
+        plane = getattr(self, "map_", None)  # models of before there were maps have none until they learn
+        plane = lay_out(self.state_, None) if plane is None else plane
+        return points_of(self.state_, plane, codes).numpy()
 
     def inverse_transform(self, Z: ArrayLike) -> NDArray[np.float64]:
         """Return the decoded rows of codes, in the units of the data."""

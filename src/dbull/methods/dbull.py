@@ -17,6 +17,7 @@ from dbull.errors import DataError
 from dbull.ledger import ArrivalReport
 from dbull.lifelong.learn import Progress, learn, pretrain
 from dbull.lifelong.novelty import changed_columns
+from dbull.lifelong.plane import lay_out
 from dbull.lifelong.state import LearnerState
 from dbull.methods import exemplars
 from dbull.methods.answers import LearnedClusters, Rows
@@ -232,7 +233,8 @@ class DBULL(LearnedClusters, BaseEstimator):
             warnings.warn("fit forgets the pretraining; partial_fit goes on from it.", stacklevel=2)
         with unchanged_on_failure(self):
             rows = self._checked(X, first=True)
-            self.__dict__.pop("exemplars_", None)
+            for name in ("exemplars_", "map_"):
+                self.__dict__.pop(name, None)
             self._learn(self._fresh(rows).state, rows, X, keys)
         return self
 
@@ -291,6 +293,7 @@ class DBULL(LearnedClusters, BaseEstimator):
         self._adopt(state)
         self.labels_ = self._ids(self._encode(rows))
         self.exemplars_ = exemplars.added(getattr(self, "exemplars_", {}), self, rows, named)
+        self.map_ = lay_out(state, getattr(self, "map_", None))
         self.report_ = report
         self.elbo_ = report.elbo if math.isfinite(report.elbo) else math.nan
         if hasattr(self, "projection_"):

@@ -21,9 +21,12 @@ from dbull.codec.networks import Tensors, refusing_damage
 from dbull.documents import Reader, check_fields, fail, list_of, mapping, number, or_none, text
 from dbull.errors import ModelFileError, SettingsError
 from dbull.ledger import Event, Ledger
+from dbull.lifelong.plane import Plane
 from dbull.lifelong.state import LearnerState
 from dbull.methods.exemplars import DOCUMENT as EXEMPLARS
 from dbull.methods.exemplars import Exemplars, pack_exemplars, unpack_exemplars
+from dbull.methods.mapping import DOCUMENT as MAP
+from dbull.methods.mapping import pack_map, unpack_map
 from dbull.methods.parameters import ALLOWED, Check, anything, device_for, pack_parameters, unpack_parameters
 from dbull.methods.sparse import DOCUMENT as SPARSE
 from dbull.methods.sparse import pack_sparse, unpack_sparse
@@ -138,6 +141,7 @@ class StoredLearner(Stored):
     projection_: SparseProjection  # of wide sparse matrices alone
     column_counts_: WordCounts  # the same
     exemplars_: Exemplars
+    map_: Plane
     elbo_: float
     device: str
     _documents = ("learner", "clusters", "columns")
@@ -160,7 +164,7 @@ class StoredLearner(Stored):
         ledger, elbo = self.state_.ledger, getattr(self, "elbo_", None)
         tensors, learner = pack_state(self.state_)
         documents: dict[str, Any] = {"learner": learner, "clusters": ledger.to_json(since=ledger.n_events)}
-        for pack in (pack_table, pack_sparse, pack_exemplars):  # of what a model may lack
+        for pack in (pack_table, pack_sparse, pack_exemplars, pack_map):  # of what a model may lack
             more, told = pack(self)
             tensors, documents = {**tensors, **more}, {**documents, **told}
         return Checkpoint(
@@ -186,6 +190,10 @@ class StoredLearner(Stored):
         self._adopt(state)
         if checkpoint.settings["elbo"] is not None:
             self.elbo_ = checkpoint.settings["elbo"]
+        where = str(place / f"{MAP}.json")
+        plane = unpack_map(checkpoint.documents, state, where)
+        if plane is not None:
+            self.map_ = plane
         where = str(place / f"{EXEMPLARS}.json")
         kept = unpack_exemplars(checkpoint.tensors, checkpoint.documents, state, where)
         if kept:

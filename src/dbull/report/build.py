@@ -21,7 +21,7 @@ MOST_DRAWS = 120  # codes of one cluster, for the map and the average
 N_SAMPLES = 6
 N_TRAITS = 6
 N_NEIGHBOURS = 3
-KEPT = ("id", "name", "status", "rows", "first_seen", "last_seen", "spread", "exemplars")  # of a record as it is
+KEPT = ("id", "name", "status", "rows", "first_seen", "last_seen", "spread", "exemplars")  # of a record
 
 
 def build_report(

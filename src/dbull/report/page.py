@@ -25,12 +25,12 @@ def render_report(data: ReportData) -> str:
     prototypes = {c.id: data_uri(c.prototype) for c in data.clusters if c.prototype is not None}
     labels = {c.id: c.label for c in data.clusters}
     on_map = prototypes if len(data.clusters) <= MOST_PICTURES else {}
-    page = _environment().get_template("report.html")
+    page = environment().get_template("report.html")
     return page.render(
         data=data,
         summary=_summary(data),
-        style=_own_text("style.css"),
-        script=_own_text("script.js"),
+        style=own_text("style.css"),
+        script=own_text("script.js"),
         prototypes=prototypes,
         samples={c.id: data_uri(tiled(c.samples, SAMPLE_COLUMNS)) for c in data.clusters if c.samples},
         bars={c.id: bars(c.rows_per_arrival, _spoken_rows(c, data.arrivals)) for c in data.clusters},
@@ -58,7 +58,8 @@ def write_report(data: ReportData, path: str | os.PathLike[str]) -> Path:
 
 
 @cache
-def _environment() -> Environment:
+def environment() -> Environment:
+    """Return what fills the templates."""
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,  # names and settings are other people's text
@@ -71,7 +72,8 @@ def _environment() -> Environment:
 
 
 @cache
-def _own_text(name: str) -> Markup:
+def own_text(name: str) -> Markup:
+    """Return a file of ours, to be put into a page as it is."""
     return Markup((TEMPLATES / name).read_text(encoding="utf-8"))
 
 
