@@ -176,9 +176,7 @@ def test_roles_and_kinds_that_do_not_fit(model):
         clone(model).set_params(kind="sparse").fit(TABLE)
     with pytest.raises(SettingsError, match=r"unknown column 'shp'.*did you mean 'shop'"):
         clone(model).set_params(columns={"shp": "key"}).fit(TABLE)
-    with pytest.raises(
-        SettingsError, match=r"columns, of 'shop': 'categry': did you mean 'category'"
-    ):
+    with pytest.raises(SettingsError, match=r"columns, of 'shop': 'categry': did you mean 'category'"):
         clone(model).set_params(columns={"shop": "categry"}).fit(TABLE)
     with pytest.raises(DataError, match="1 rows"):
         clone(model).fit(TABLE[:1])

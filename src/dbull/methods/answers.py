@@ -20,7 +20,7 @@ from dbull.lifelong.settings import OUTLIER_STD
 from dbull.lifelong.state import LearnerState
 from dbull.methods.base import as_tensor, check_number, check_rows, draw_points
 from dbull.methods.storage import StoredLearner
-from dbull.methods.tables import encoded_rows
+from dbull.methods.tables import Encoded, encoded_rows
 from dbull.mixture.posterior import mean_weights
 
 Model = TypeVar("Model", bound="LearnedClusters")
@@ -223,6 +223,12 @@ class LearnedClusters(
             return [feature.name for feature in self.column_encoder_.features]
         names = getattr(self, "feature_names_in_", None)
         return None if names is None else [str(name) for name in names]
+
+    def encoded(self, X: Rows) -> Any:
+        """Return rows that can be given to several of the answers here; those of a table are encoded once."""
+        if isinstance(X, Encoded) or not hasattr(self, "column_encoder_"):
+            return X
+        return Encoded(self._rows(X).numpy())
 
     def _rows(self, X: Rows) -> torch.Tensor:
         check_is_fitted(self)
