@@ -126,11 +126,9 @@ def _refuse_long(where: str) -> None:
 
 
 def _plain_chunk(lines: list[str], selection: Selection, first_row: int, look: Writing) -> Chunk:
-    separator = look.separator
-    for number, line in enumerate(lines):
-        if line.count(separator) != selection.n_columns - 1:
-            _refuse_ragged(line.count(separator) + 1, selection, first_row + number)
-    keys = None
+    separator, keys = look.separator, None
+    if optional_pyarrow() is None or selection.key_position is not None:  # pyarrow's parser finds them itself
+        _check_even(lines, selection, first_row, separator)
     if (position := selection.key_position) is not None:
         keys = _cells([line.split(separator, position + 1)[position].strip() for line in lines])
     if look.decimal_comma:
@@ -138,10 +136,17 @@ def _plain_chunk(lines: list[str], selection: Selection, first_row: int, look: W
     try:
         x = _parse(lines, selection, separator)
     except ValueError as error:
+        _check_even(lines, selection, first_row, separator)
         _locate_text([line.split(separator) for line in lines], selection, first_row)
         last_row = first_row + len(lines)
         raise DataError(f"{selection.where}: rows {first_row + 1} to {last_row}: {error}") from error
     return selection.chunk(x, keys, first_row)
+
+
+def _check_even(lines: list[str], selection: Selection, first_row: int, separator: str) -> None:
+    for number, line in enumerate(lines):
+        if line.count(separator) != selection.n_columns - 1:
+            _refuse_ragged(line.count(separator) + 1, selection, first_row + number)
 
 
 def _cells(texts: list[str]) -> np.ndarray:
@@ -161,7 +166,7 @@ def _parse(lines: list[str], selection: Selection, separator: str) -> np.ndarray
         pyarrow.py_buffer(text),
         # One block: a row of very many columns may be longer than pyarrow's usual one.
         read_options=pyarrow.csv.ReadOptions(
-            column_names=all_names, use_threads=False, block_size=min(len(text) + 1, _MAX_BLOCK)
+            column_names=all_names, use_threads=True, block_size=min(len(text) + 1, _MAX_BLOCK)
         ),
         parse_options=pyarrow.csv.ParseOptions(delimiter=separator),
         convert_options=pyarrow.csv.ConvertOptions(
@@ -170,7 +175,9 @@ def _parse(lines: list[str], selection: Selection, separator: str) -> np.ndarray
             null_values=[],  # an empty cell or "NA" is an error here, as it is for numpy's parser
         ),
     )
-    return np.column_stack([table.column(name).to_numpy() for name in wanted])
+    with np.errstate(over="ignore"):  # what does not fit is refused afterwards
+        columns = np.stack([table.column(name).to_numpy() for name in wanted]).astype(np.float32)
+    return np.ascontiguousarray(columns.T)
 
 
 def _quoted_chunks(
