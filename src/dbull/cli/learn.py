@@ -100,9 +100,11 @@ def learn(
     Examples: `dbull learn model monday.csv`, `dbull learn model tuesday.parquet --fail-on new-cluster`,
     `dbull learn model digits.npy --set image_shape=[8,8] --set epochs=20`
     """
+    from dbull.data.readers import expand_sources
     from dbull.ingest import Learner
 
     learner = Learner(model, options.settings(), name=options.name, dry_run=dry_run, force=force)
+    data = expand_sources(data)
     refused: list[AlreadyLearnedError] = []
     with learning_progress(options.quiet) as teller:
         shown = _Shown(teller, options.as_json)
@@ -185,6 +187,8 @@ class _Shown:
     def show(self, arrivals: "Iterable[Learned]") -> None:
         for learned in arrivals:
             self._teller.clear()
+            for notice in learned.notices:
+                say(f"note: {learned.name}: {notice}", err=True)
             try:
                 if self._as_json:
                     show_json(_for_programs(learned), line=True)

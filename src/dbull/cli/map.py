@@ -38,29 +38,35 @@ def map_rows(
     if suffix not in (".html", ".csv", ".parquet"):
         raise SettingsError(f"{out}: the name must end in .html, .csv or .parquet")
     check_place(out)
-    from dbull.ingest import Input, open_model, without_name_warnings
+    from dbull.data.readers import expand_sources
+    from dbull.ingest import Input, open_model, rows_for, telling_notices
 
+    data = expand_sources(data)
     learner, reading = open_model(model, generation)
     if key is not None:
         reading = replace(reading, key=key)
     pieces = (
-        _points(learner, chunk, path if len(data) > 1 else None)
+        _points(learner, replace(chunk, x=rows_for(chunk.x, reading)), path if len(data) > 1 else None)
         for path in data
         for chunk in Input(path, learner, reading, key is None).chunks()
     )
-    with without_name_warnings():
+    notices: dict[str, None] = {}
+    with telling_notices(notices.setdefault):
         if suffix == ".html":
             _write_page(learner, as_text(model.resolve().name), list(pieces), out)
         else:
             with table_writer(out, safe=False) as write:
                 for piece in pieces:
                     write(piece)
+    for notice in notices:
+        say(f"note: {notice}", err=True)
     if not quiet:
         say(out)
 
 
 def _points(learner: "DBULL", chunk: "Chunk", path: Path | None) -> Columns:
-    points, ids = learner.map_points(chunk.x), learner.predict(chunk.x).tolist()
+    rows = learner.encoded(chunk.x)
+    points, ids = learner.map_points(rows), learner.predict(rows).tolist()
     return {
         **({} if path is None else {"file": [as_text(path)] * len(ids)}),
         **({} if chunk.keys is None else {"key": [as_text(one) for one in chunk.keys.tolist()]}),

@@ -51,8 +51,10 @@ def predict(
 
     Example: `dbull predict model today.csv -o today-clusters.parquet --flag-outliers`
     """
-    from dbull.ingest import Input, open_model, without_name_warnings
+    from dbull.data.readers import expand_sources
+    from dbull.ingest import Input, open_model, rows_for, telling_notices
 
+    data = expand_sources(data)
     suffix = None if out is None else out.suffix.lower()
     if suffix not in (None, ".csv", ".parquet"):
         raise SettingsError(f"{out}: the name must end in .csv or .parquet")
@@ -65,12 +67,15 @@ def predict(
         reading = replace(reading, key=key)
     known = {row["id"]: row for row in learner.clusters_}
     n_rows, started, pace = 0, perf_counter(), Pace()
-    with table_writer(out, safe_csv) as write, without_name_warnings():
+    notices: dict[str, None] = {}
+    with table_writer(out, safe_csv) as write, telling_notices(notices.setdefault):
         for path in data:
             for chunk in Input(path, learner, reading, key is None).chunks():
-                answers = _answers(learner, known, chunk, path if len(data) > 1 else None, scores)
+                rows = learner.encoded(rows_for(chunk.x, reading))
+                named = path if len(data) > 1 else None
+                answers = _answers(learner, known, replace(chunk, x=rows), named, scores)
                 if flag_outliers:
-                    is_outlier = learner.predict(chunk.x, outliers="flag") < 0
+                    is_outlier = learner.predict(rows, outliers="flag") < 0
                     for name, flag in OUTLIER.items():
                         cells = zip(answers[name], is_outlier, strict=True)
                         answers[name] = [flag if outlier else cell for cell, outlier in cells]
@@ -78,6 +83,8 @@ def predict(
                 n_rows += len(chunk.x)
                 if not quiet and pace.due(SECONDS_BETWEEN_LINES):
                     say(f"{n_rows:,} rows, {n_rows / (perf_counter() - started):,.0f} rows/s", err=True)
+    for notice in notices:
+        say(f"note: {notice}", err=True)
     if not quiet:
         seconds = max(perf_counter() - started, 1e-9)
         say(f"{n_rows:,} rows in {seconds:.1f} s ({n_rows / seconds:,.0f} rows/s)", err=True)
@@ -90,19 +97,23 @@ def preview(model: Model, data: Data, as_json: AsJson = False, quiet: Quiet = Fa
 
     Example: `dbull preview model wednesday.csv`
     """
-    import numpy as np
-
-    from dbull.ingest import Input, open_model, without_name_warnings
+    from dbull.data.readers import expand_sources
+    from dbull.data.readers.chunk import joined
+    from dbull.ingest import Input, open_model, rows_for, telling_notices
 
     learner, reading = open_model(model)
     found: list[dict[str, Any]] = []
-    for path in data:
+    for path in expand_sources(data):
         chunks = Input(path, learner, reading, key_optional=True).chunks()
-        rows = np.concatenate([chunk.x for chunk in chunks])
-        with without_name_warnings(), learning_progress(quiet) as teller:
+        read = rows_for(joined([chunk.x for chunk in chunks]), reading)
+        notices: dict[str, None] = {}
+        with telling_notices(notices.setdefault), learning_progress(quiet) as teller:
+            rows = learner.encoded(read)
             if teller.tell is not None:
                 learner.callback = partial(teller.tell, path.name)
             plan = learner.preview(rows)
+        for notice in notices:
+            say(f"note: {path.name}: {notice}", err=True)
         found.append(
             {
                 "file": str(path),

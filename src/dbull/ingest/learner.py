@@ -1,6 +1,7 @@
 """Learning files into a model folder, one generation per arrival: a stop loses the present one at most."""
 
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -12,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from dbull.errors import AlreadyLearnedError, ConflictError, DataError, SettingsError
+from dbull.data.readers.chunk import Table
+from dbull.errors import AlreadyLearnedError, ConflictError, DataError, SettingsError, TableNotice
 from dbull.ingest.inputs import Inbox, Input
 from dbull.ingest.settings import Asked, Reading
 from dbull.ingest.sources import Piece, open_source
@@ -22,6 +24,7 @@ from dbull.methods.explanation import with_reasons
 from dbull.methods.storage import Origin, Provenance, load_generation, save
 from dbull.store import ModelFolder
 from dbull.store.learned import LearnedRecord, add_learned
+from dbull.tables import proposed_keys
 
 Tell = Callable[[str, Progress], object]  # is told what is being learned, and how it goes
 
@@ -35,6 +38,7 @@ class Learned:
     first: bool  # whether it was the first data set of the model
     report: ArrivalReport  # what it changed
     seconds: float  # of learning and writing
+    notices: tuple[str, ...] = ()  # what a user should know about its columns
 
     def __str__(self) -> str:
         report = self.report
@@ -84,6 +88,7 @@ class Learner:
         self._asked = Asked.of(settings or {})
         self.folder = ModelFolder(path)
         self.name, self.dry_run, self.force = name, dry_run, force
+        self._notices: tuple[str, ...] = ()  # to be told with the next arrival
         self._tried: dict[str, LearnedRecord] = {}  # in a dry run, which leaves nothing in the folder
         if not dry_run:
             self.folder.check_writable()
@@ -109,11 +114,26 @@ class Learner:
         """Learn a file, or what is left of it, and yield after each arrival once it is safe on disk."""
         known = self.folder.learned() if self.folder.latest() is not None else {}
         key_optional = self.model is not None and "key" not in self._asked.reading
-        given = Input(Path(path), self.model, self.reading, key_optional)
+        mixed = self.model is None and "columns" in self._asked.parameters
+        given = self._without_ids(Input(Path(path), self.model, self.reading, key_optional, mixed))
         for piece in open_source(given, {**known, **self._tried}, self.force).pieces():
             yield self._learn(piece, tell)
             if self.dry_run:
                 add_learned(self._tried, piece.learned, 0)
+
+    def _without_ids(self, given: Input) -> Input:
+        """Leave out columns of the first table of numbers that only name its rows."""
+        reading = self.reading
+        if given.model is not None or given.mixed or reading.columns is not None or reading.key is not None:
+            return given
+        found = given.first_table()
+        keys = () if found is None else proposed_keys(found.columns)
+        if found is None or not keys or len(keys) == len(found.columns):
+            return given
+        self._notices = (f"columns left out: {', '.join(map(repr, keys))} (they name rows, each another)",)
+        rest = tuple(name for name in found.columns if name not in keys)
+        self.reading = replace(reading, columns=rest)
+        return replace(given, reading=self.reading)
 
     def learn_among_others(self, path: str | os.PathLike[str], tell: Tell | None = None) -> Iterator[Learned]:
         """Learn a file as `learn` does; if another writer was first, go on from what that one wrote."""
@@ -138,9 +158,11 @@ class Learner:
         started = perf_counter()
         if tell is not None:
             model.callback = partial(tell, piece.label)
-        with without_name_warnings():
-            model.partial_fit(piece.rows)
-        if first and piece.names is not None:
+        told: dict[str, None] = dict.fromkeys(self._notices)
+        self._notices = ()
+        with telling_notices(lambda notice: told.setdefault(notice)):
+            model.partial_fit(self._rows(piece.rows))
+        if first and piece.names is not None and not hasattr(model, "column_encoder_"):
             model.feature_names_in_ = np.array(piece.names, dtype=object)
             model.report_ = with_reasons(model, model.state_, model.report_)[1]  # by these names
         self.model = model
@@ -152,7 +174,16 @@ class Learner:
             reading = self.reading
             provenance = Provenance(piece.learned, reading.kept(), self.force, reading.keep_generations)
             generation = save(model, self.folder.path, name, provenance).generation
-        return Learned(generation, name, first, model.report_, perf_counter() - started)
+        return Learned(generation, name, first, model.report_, perf_counter() - started, tuple(told))
+
+    def _rows(self, x: Any) -> Any:
+        """Return what was read as the model takes it; columns that are new to it are named once."""
+        if not isinstance(x, Table) or self.model is None:
+            return rows_for(x)
+        rows, encoder = rows_for(x, self.reading), self.model.column_encoder_
+        new = tuple(name for name in rows if name not in (*encoder.names, *encoder.left_out))
+        self.reading = replace(self.reading, ignored=(*self.reading.ignored, *new))
+        return rows
 
     def _model_for(self, piece: Piece) -> DBULL:
         if self.model is not None:
@@ -164,6 +195,14 @@ class Learner:
         return model
 
 
+def rows_for(x: Any, reading: Reading | None = None) -> Any:
+    """Return what was read in the way that a model takes it, without new columns that were told before."""
+    if not isinstance(x, Table):
+        return x
+    ignored = () if reading is None else reading.ignored
+    return {name: column for name, column in x.columns.items() if name not in ignored}
+
+
 def open_model(path: str | os.PathLike[str], generation: int | None = None) -> tuple[DBULL, Reading]:
     """Return a model, without the events of its past, and how its files were read."""
     folder = ModelFolder(path)
@@ -172,12 +211,18 @@ def open_model(path: str | os.PathLike[str], generation: int | None = None) -> t
 
 
 @contextmanager
-def without_name_warnings() -> Iterator[None]:
-    """Columns were put in order by name already; arrays of their values have none, which is no mistake.
+def telling_notices(tell: Callable[[str], object]) -> Iterator[None]:
+    """Tell what a user should know about columns; leave out what is no mistake here.
 
-    A change of scale is told in the arrival's own line.
+    Columns were put in order by name already; arrays of their values have none. A change of scale is told in
+    the arrival's own line.
     """
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="X does not have valid feature names")
-        warnings.filterwarnings("ignore", message="columns .*other units")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         yield
+    for warning in caught:
+        text = str(warning.message)
+        if issubclass(warning.category, TableNotice):
+            tell(text)
+        elif not re.match("X does not have valid feature names|columns .*other units", text):
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)

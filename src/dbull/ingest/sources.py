@@ -3,14 +3,13 @@
 import hashlib
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
-import numpy as np
-
-from dbull.data.readers import Chunk
+from dbull.data.readers import SUFFIXES, Chunk
+from dbull.data.readers.chunk import joined
 from dbull.documents import as_text
 from dbull.errors import AlreadyLearnedError, DataError
 from dbull.ingest.contents import Survey, hash_on_disk, row_bytes, row_digests, survey_images, survey_table
@@ -18,6 +17,7 @@ from dbull.ingest.inputs import Input
 from dbull.store import LearnedInput
 from dbull.store.learned import LearnedRecord
 
+TABLE_SUFFIXES = tuple(suffix for suffix in SUFFIXES if suffix not in (".npy", ".npz"))
 SAMPLED_ROWS = 16  # of each arrival of a table, remembered one by one
 
 
@@ -25,7 +25,7 @@ SAMPLED_ROWS = 16  # of each arrival of a table, remembered one by one
 class Piece:
     """One arrival of a source."""
 
-    rows: np.ndarray
+    rows: Any  # an array or a `Table`
     names: tuple[str, ...] | None
     sample_shape: tuple[int, ...]
     learned: tuple[LearnedInput, ...]  # what the model is to remember of it; the first tells its rows
@@ -45,7 +45,7 @@ class Source(ABC):
     n_passes: int  # how often all of it was learned before
 
     @abstractmethod
-    def new_rows(self) -> Iterator[tuple[Chunk, np.ndarray, list[str]]]:
+    def new_rows(self) -> Iterator[tuple[Chunk, Any, list[str]]]:
         """Yield what is left: a chunk, those of its rows that are left, and what tells each of them."""
 
     @abstractmethod
@@ -55,19 +55,19 @@ class Source(ABC):
     def pieces(self) -> Iterator[Piece]:
         """Yield what is left to learn, at most one and a half times `arrival_rows` rows each."""
         first, size = self.n_done, self.input.reading.arrival_rows
-        held: list[np.ndarray] = []
+        held: list[Any] = []
         told: list[str] = []
         for chunk, rows, facts in self.new_rows():
             held.append(rows)
             told += facts
             while len(told) >= size + size // 2:
-                rows = np.concatenate(held)
+                rows = joined(held)
                 yield self._piece(chunk, rows[:size], told[:size], first, last=False)
                 held, told = [rows[size:]], told[size:]
                 first += size
-        yield self._piece(chunk, np.concatenate(held), told, first, last=True)
+        yield self._piece(chunk, joined(held), told, first, last=True)
 
-    def _piece(self, chunk: Chunk, rows: np.ndarray, told: list[str], first: int, *, last: bool) -> Piece:
+    def _piece(self, chunk: Chunk, rows: Any, told: list[str], first: int, *, last: bool) -> Piece:
         name = as_text(self.input.path.name)
         whole = last and first == 0
         label = name if whole else f"{name} {self.unit} {first + 1}-{first + len(rows)}"
@@ -87,7 +87,7 @@ class _Table(Source):
     survey: Survey
     remembered: set[str] = field(default_factory=set)  # rows by which the model knows a file of this name
 
-    def new_rows(self) -> Iterator[tuple[Chunk, np.ndarray, list[str]]]:
+    def new_rows(self) -> Iterator[tuple[Chunk, Any, list[str]]]:
         for chunk in self.survey.read():
             new = max(0, self.n_done - chunk.first_row)
             if new < len(chunk.x):
@@ -109,7 +109,7 @@ class _Images(Source):
     unit = "images"
     images: dict[str, tuple[str, str]]  # those to learn: key -> SHA-256, by what it is remembered
 
-    def new_rows(self) -> Iterator[tuple[Chunk, np.ndarray, list[str]]]:
+    def new_rows(self) -> Iterator[tuple[Chunk, Any, list[str]]]:
         only = {key: sha256 for key, (sha256, _) in self.images.items()}
         for chunk in self.input.chunks(only=only):
             assert chunk.keys is not None
@@ -136,7 +136,8 @@ def open_source(given: Input, known: Mapping[str, LearnedRecord], force: bool) -
     lengths = {record.bytes for record in known.values() if record.bytes > 0}
     name = as_text(path.name)
     sampled = {sha256 for sha256, record in known.items() if record.name == name and record.rows == 0}
-    survey = survey_table(given, lengths, sampled)
+    survey = _survey(given, lengths, sampled)
+    given = survey.source
     whole, n_passes = _learned_whole(path, survey.sha256, known)
     before = 0 if whole is not None or force else _rows_of_beginning(survey, known)
     done = max(_parts_done(survey.sha256, first, known, n_passes) for first in (0, before))
@@ -153,6 +154,16 @@ def open_source(given: Input, known: Mapping[str, LearnedRecord], force: bool) -
         raise DataError(f"{path}: has {survey.n_rows} rows, {done} of which were learned: it has changed")
     remembered = set() if force else set(known)
     return _Table(given, survey.sha256, survey.n_bytes, done, n_passes, survey, remembered)
+
+
+def _survey(given: Input, lengths: Collection[int], sampled: Collection[str]) -> Survey:
+    """Look at a table; the first of a model is read as columns of any type if it is not numbers alone."""
+    try:
+        return survey_table(given, lengths, sampled)
+    except DataError:
+        if given.mixed or given.model is not None or not given.path.name.lower().endswith(TABLE_SUFFIXES):
+            raise
+        return survey_table(replace(given, mixed=True), lengths, sampled)
 
 
 def _open_images(given: Input, known: Mapping[str, LearnedRecord], force: bool) -> Source:

@@ -24,7 +24,7 @@ from dbull.methods.exemplars import of_cluster
 from dbull.methods.explanation import Explainer, Explanation
 from dbull.methods.sparse import projected_rows
 from dbull.methods.storage import StoredLearner
-from dbull.methods.tables import encoded_rows
+from dbull.methods.tables import Encoded, encoded_rows
 from dbull.mixture.posterior import mean_weights
 
 Model = TypeVar("Model", bound="LearnedClusters")
@@ -257,6 +257,12 @@ class LearnedClusters(
             return [feature.name for feature in self.column_encoder_.features]
         names = getattr(self, "feature_names_in_", None)
         return None if names is None or hasattr(self, "projection_") else [str(name) for name in names]
+
+    def encoded(self, X: Rows) -> Any:
+        """Return rows that can be given to several of the answers here, and are encoded once."""
+        if isinstance(X, Encoded) or not (hasattr(self, "column_encoder_") or hasattr(self, "projection_")):
+            return X
+        return Encoded(self._rows(X).numpy())
 
     def _rows(self, X: Rows) -> torch.Tensor:
         check_is_fitted(self)

@@ -7,6 +7,7 @@ import os
 import types
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from dbull.codec.networks import Tensors, refusing_damage
 from dbull.documents import fail
-from dbull.errors import DataError
+from dbull.errors import DataError, TableNotice
 from dbull.tables import ColumnEncoder, columns_of, propose_roles
 from dbull.tables.frames import Columns
 
@@ -45,6 +46,17 @@ def n_values(model: Any) -> int:
         return int(model.projection_.n_values)
     encoder: ColumnEncoder | None = getattr(model, "column_encoder_", None)
     return int(model.n_features_in_) if encoder is None else len(encoder.features)
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """Rows of a table that were encoded already, so that several answers about them encode them once."""
+
+    rows: NDArray[np.float32]
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.rows)
 
 
 def encoded_rows(model: Any, X: Any, *, first: bool) -> NDArray[np.float32] | None:
@@ -87,11 +99,12 @@ def _first_rows(model: Any, columns: Columns) -> NDArray[np.float32]:
     model.check_parameters()
     roles = propose_roles(columns, model.columns)
     encoder = ColumnEncoder.fit(columns, roles)
-    unasked = [role for role in roles if role.name in encoder.left_out and role.reason != "as asked for"]
+    asked = model.columns or {}
+    unasked = [role for role in roles if role.name in encoder.left_out and role.name not in asked]
     if unasked:
         told = "; ".join(f"{role.name!r} ({role.reason})" for role in unasked[:20])
         more = f" and {len(unasked) - 20} more" if len(unasked) > 20 else ""
-        warnings.warn(f"columns left out: {told}{more}.", stacklevel=5)
+        warnings.warn(f"columns left out: {told}{more}", TableNotice, stacklevel=5)
     model.column_encoder_ = encoder
     model.n_features_in_ = len(encoder.names)
     model.feature_names_in_ = np.array(encoder.names, dtype=object)
@@ -101,13 +114,15 @@ def _first_rows(model: Any, columns: Columns) -> NDArray[np.float32]:
 def _later_rows(model: Any, X: Any) -> NDArray[Any] | None:
     encoder: ColumnEncoder | None = getattr(model, "column_encoder_", None)
     if encoder is not None:
+        if isinstance(X, Encoded):
+            return X.rows
         if not is_table(X):
             told = ", ".join(encoder.names[:10]) + (", ..." if len(encoder.names) > 10 else "")
             raise TypeError(
                 f"this model has learned a table with the columns {told}; give a frame or a dict with these "
                 f"names, got {type(X).__name__}"
             )
-        return encoder.encode(X, lambda notice: warnings.warn(notice, stacklevel=8))
+        return encoder.encode(X, lambda notice: warnings.warn(notice, TableNotice, stacklevel=8))
     if not _of_dicts(X):
         return None
     columns, names = columns_of(X), list(getattr(model, "feature_names_in_", ""))

@@ -15,7 +15,7 @@ the rules.
 
 from dbull.tables.encoder import ColumnEncoder
 from dbull.tables.frames import columns_of
-from dbull.tables.roles import ROLES, ColumnRole, propose_roles
+from dbull.tables.roles import ROLES, ColumnRole, propose_roles, proposed_keys
 from dbull.tables.scales import Feature
 from dbull.tables.sparse import SparseProjection
 from dbull.tables.word_counts import WordCounts
@@ -31,4 +31,5 @@ __all__ = [
     "WordHasher",
     "columns_of",
     "propose_roles",
+    "proposed_keys",
 ]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbull.documents import check_fields, fail, list_of, mapping, number, object_of, one_of, text, whole
-from dbull.errors import DataError
+from dbull.errors import DataError, TableNotice
 from dbull.tables.cells import Floats, tidy
 from dbull.tables.frames import Columns, columns_of
 from dbull.tables.parts import PARTS, Arrays, Part
@@ -142,7 +142,7 @@ class ColumnEncoder:
             start += part.shape[1]
         for notice in notices:
             if tell is None:
-                warnings.warn(notice, UserWarning, stacklevel=2)
+                warnings.warn(notice, TableNotice, stacklevel=2)
             else:
                 tell(notice)
         return rows

@@ -77,6 +77,21 @@ def propose_roles(frame: Any, roles: Mapping[str, str] | None = None) -> tuple[C
     return tuple(_propose(name, column, given.get(name)) for name, column in columns.items())
 
 
+def proposed_keys(frame: Any) -> tuple[str, ...]:
+    """Return the columns of a table of numbers that only name its rows; looked for where ids are found."""
+    columns = columns_of(frame)
+    looked_at = {
+        name: column
+        for i, (name, column) in enumerate(columns.items())
+        if i == 0 or not ID_WORDS.isdisjoint(_name_words(name))
+    }
+    return tuple(role.name for role in propose_roles(looked_at) if role.role == "key")
+
+
+def _name_words(name: str) -> list[str]:
+    return [word.casefold() for word in _NAME_WORD.findall(name)]
+
+
 @dataclass(frozen=True, eq=False)
 class _Column:
     """What the rules look at."""
@@ -119,7 +134,7 @@ class _Column:
 
     def named(self, words: set[str]) -> bool:
         """Tell whether one of these words is in the name."""
-        return not words.isdisjoint(word.casefold() for word in _NAME_WORD.findall(self.name))
+        return not words.isdisjoint(_name_words(self.name))
 
     def mean(self, measure: Callable[[str], float]) -> float:
         """Return the mean of a measure of the values, each different value looked at once."""
