@@ -75,7 +75,7 @@ class Explainer:
             return
         if hasattr(model, "column_counts_"):
             columns, self._profiles = column_profiles(model)
-            self._columns = Columns(columns)
+            self._columns = Columns(columns, more=True)  # most rows lack most columns
             return
         self._columns = Columns(_features(model))
         self._profiles = feature_profiles(model.state_) or _decoded(model, lambda rows: rows)
