@@ -14,7 +14,7 @@ import pytest
 from forked import forked_command
 from test_cli_models import answer, made, place, rows, run, write
 
-from dbull.cli.predict import harmless
+from dbull.cli.table_files import harmless
 from dbull.documents import as_text
 from dbull.experiments import settings as settings_module
 from dbull.store import ModelFolder

@@ -42,7 +42,7 @@ def clusters(
         _show_tree(rows, learner.hierarchy_, as_json)
         return
     if cluster is not None:
-        _show_one(model, rows, cluster, generation, as_json)
+        _show_one(model, learner, cluster, generation, as_json)
         return
     shown = [row for row in rows if everything or row["status"] in ("active", "retired")]
     show_rows(shown, (*COLUMNS, "merged_into") if everything else COLUMNS, as_json)
@@ -140,21 +140,24 @@ def _change(path: Path, change: "Callable[[DBULL], object]", note: str) -> None:
     say(f"generation {manifest.generation}: {note}")
 
 
-def _show_one(
-    model: Path, rows: list[dict[str, Any]], cluster: int, generation: int | None, as_json: bool
-) -> None:
+def _show_one(model: Path, learner: "DBULL", cluster: int, generation: int | None, as_json: bool) -> None:
     from dbull.methods.storage import told_events
     from dbull.store import ModelFolder
 
-    record = next((row for row in rows if row["id"] == cluster), None)
+    record = next((row for row in learner.clusters_ if row["id"] == cluster), None)
     if record is None:
         raise SettingsError(f"no cluster has the id {cluster}; `dbull clusters {model} --all` lists them")
     found = [e for e in told_events(ModelFolder(model), generation) if cluster in e["clusters"]]
+    explanation = learner.explain(cluster) if record["status"] != "merged" else None
     if as_json:
-        show_json({**record, "events": found})
+        told = None if explanation is None else asdict(explanation)
+        show_json({**record, "events": found, "explanation": told})
         return
     for field, value in record.items():
-        say(f"{field:<12}{'-' if value is None else value}")
+        shown = ", ".join(map(str, value)) if isinstance(value, list) else value
+        say(f"{field:<12}{'-' if shown is None or shown == '' else shown}")
+    for line in () if explanation is None else explanation.lines():
+        say(line)
     show_table(_told(found), EVENT_COLUMNS)
 
 

@@ -20,6 +20,7 @@ from dbull.ingest.settings import Asked, Reading
 from dbull.ingest.sources import Piece, open_source
 from dbull.ledger import ArrivalReport
 from dbull.methods.dbull import DBULL, Progress
+from dbull.methods.explanation import with_reasons
 from dbull.methods.storage import Origin, Provenance, load_generation, save
 from dbull.store import ModelFolder
 from dbull.store.learned import LearnedRecord, add_learned
@@ -42,7 +43,9 @@ class Learned:
     def __str__(self) -> str:
         report = self.report
         where = "would be" if self.generation is None else f"generation {self.generation}:"
-        new = f", new: {' '.join(map(str, report.born))}" if report.born else ""
+        reasons = {c: newborn.because.split("; ")[0] for c, newborn in report.born.items() if not self.first}
+        born = (f"{c} ({reasons[c]})" if reasons.get(c) else str(c) for c in report.born)
+        new = f", new: {' '.join(born)}" if report.born else ""
         novel = "" if report.novel_share is None or self.first else f", {report.novel_share:.0%} novel"
         outliers = f", {report.n_outliers:,} outliers" if report.n_outliers else ""
         columns = report.changed_columns
@@ -161,6 +164,7 @@ class Learner:
             model.partial_fit(self._rows(piece.rows))
         if first and piece.names is not None and not hasattr(model, "column_encoder_"):
             model.feature_names_in_ = np.array(piece.names, dtype=object)
+            model.report_ = with_reasons(model, model.state_, model.report_)[1]  # by these names
         self.model = model
         name = f"{self.name}: {piece.label}" if self.name else piece.label
         if not hasattr(model, "origin_"):  # begun for an empty folder: who has written to it was first

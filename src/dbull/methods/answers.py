@@ -16,9 +16,13 @@ from dbull.ledger import NO_CLUSTER, ArrivalReport, Event
 from dbull.lifelong.groups import Join
 from dbull.lifelong.inference import CHUNK_ROWS, bounds_of, decode_codes, encode_rows, padded
 from dbull.lifelong.novelty import Strangeness, strangeness
+from dbull.lifelong.plane import lay_out, points_of
 from dbull.lifelong.settings import OUTLIER_STD
 from dbull.lifelong.state import LearnerState
 from dbull.methods.base import as_tensor, check_number, check_rows, draw_points
+from dbull.methods.exemplars import of_cluster
+from dbull.methods.explanation import Explainer, Explanation
+from dbull.methods.sparse import projected_rows
 from dbull.methods.storage import StoredLearner
 from dbull.methods.tables import Encoded, encoded_rows
 from dbull.mixture.posterior import mean_weights
@@ -40,6 +44,16 @@ class LearnedClusters(
     def transform(self, X: Rows) -> NDArray[np.float64]:
         """Return the latent mean of each row, (n_samples, latent_dim)."""
         return self._encode(self._rows(X)).numpy()
+
+    def map_points(self, X: Rows) -> NDArray[np.float64]:
+        """Return where each row lies on the map, (n_samples, 2): the same place in all generations.
+
+        Clusters keep their places when more is learned; new ones are put among them.
+        """
+        codes = self._encode(self._rows(X))
+        plane = getattr(self, "map_", None)  # models of before there were maps have none until they learn
+        plane = lay_out(self.state_, None) if plane is None else plane
+        return points_of(self.state_, plane, codes).numpy()
 
     def inverse_transform(self, Z: ArrayLike) -> NDArray[np.float64]:
         """Return the decoded rows of codes, in the units of the data."""
@@ -150,6 +164,15 @@ class LearnedClusters(
         mean = self.state_.posterior.components.mean[int(counts.argmax())]
         return self._decode(mean[None]).reshape(-1)
 
+    def explain(self, cluster: int, n_traits: int = 6) -> Explanation:
+        """Return in which columns a cluster differs from all other rows, and from its nearest neighbour.
+
+        From statistics alone, in the units of the data; images by their parts. `print` shows it as text.
+        """
+        check_is_fitted(self)
+        check_number("n_traits", n_traits, at_least=1, whole=True)
+        return Explainer(self)(self._known(cluster), n_traits)
+
     @property
     def events_(self) -> tuple[Event, ...]:
         """What happened, oldest first."""
@@ -162,9 +185,20 @@ class LearnedClusters(
         check_is_fitted(self)
         living = set(self.state_.cluster_ids)
         return [
-            {**row, "spread": self.state_.spread(row["id"]) if row["id"] in living else None}
+            {
+                **row,
+                "spread": self.state_.spread(row["id"]) if row["id"] in living else None,
+                "exemplars": [one.key for one in of_cluster(self, row["id"])],
+            }
             for row in self.state_.ledger.table()
         ]
+
+    def exemplar_rows(self, cluster: int) -> tuple[list[str], NDArray[np.float32]]:
+        """Return keys and rows of the exemplars of a cluster, nearest first; `keep_exemplars` keeps them."""
+        check_is_fitted(self)
+        kept = [one for one in of_cluster(self, self._known(cluster)) if one.row is not None]
+        rows = np.array([one.row for one in kept], dtype=np.float32)
+        return [one.key for one in kept], rows.reshape(len(kept), self.state_.vae.shape.n_values)
 
     @property
     def hierarchy_(self) -> tuple[Join, ...]:
@@ -222,11 +256,11 @@ class LearnedClusters(
         if hasattr(self, "column_encoder_"):
             return [feature.name for feature in self.column_encoder_.features]
         names = getattr(self, "feature_names_in_", None)
-        return None if names is None else [str(name) for name in names]
+        return None if names is None or hasattr(self, "projection_") else [str(name) for name in names]
 
     def encoded(self, X: Rows) -> Any:
-        """Return rows that can be given to several of the answers here; those of a table are encoded once."""
-        if isinstance(X, Encoded) or not hasattr(self, "column_encoder_"):
+        """Return rows that can be given to several of the answers here, and are encoded once."""
+        if isinstance(X, Encoded) or not (hasattr(self, "column_encoder_") or hasattr(self, "projection_")):
             return X
         return Encoded(self._rows(X).numpy())
 
@@ -235,7 +269,9 @@ class LearnedClusters(
         return self._checked(X, first=False)
 
     def _checked(self, X: Rows, first: bool) -> torch.Tensor:
-        rows = encoded_rows(self, X, first=first)
+        rows = projected_rows(self, X, first=first)
+        if rows is None:
+            rows = encoded_rows(self, X, first=first)
         if rows is None:
             rows = check_rows(self, X, reset=first, min_rows=2 if first else 1, keep_float32=True)
         return as_tensor(rows)

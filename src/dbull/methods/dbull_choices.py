@@ -69,6 +69,7 @@ def choose(model: DBULL, rows: torch.Tensor) -> Choices:
     kind = model.kind
     if kind == "auto":
         kind = "dense" if scaled else guess_kind(rows, image_shape)
+        kind = "sparse" if hasattr(model, "projection_") else kind
     recipe = RECIPES[model.objective, kind]
     encoder = model.encoder
     if encoder == "auto":

@@ -141,7 +141,7 @@ ALLOWED: dict[str, Check] = {
         partial(check_number, at_least=0, others=("auto",)),
     ),
     **dict.fromkeys(("learning_rate", "joint_learning_rate"), partial(_POSITIVE, others=("auto",))),
-    "wait_steps": partial(_COUNT, at_least=0),
+    **dict.fromkeys(("wait_steps", "keep_exemplars"), partial(_COUNT, at_least=0)),
     "tolerance": partial(check_number, at_least=0),
     "threshold": partial(check_number, above=-math.inf, others=("auto",)),
     "max_evidence": partial(_POSITIVE, others=("auto", None)),

@@ -21,12 +21,19 @@ from dbull.codec.networks import Tensors, refusing_damage
 from dbull.documents import Reader, check_fields, fail, list_of, mapping, number, or_none, text
 from dbull.errors import ModelFileError, SettingsError
 from dbull.ledger import Event, Ledger
+from dbull.lifelong.plane import Plane
 from dbull.lifelong.state import LearnerState
+from dbull.methods.exemplars import DOCUMENT as EXEMPLARS
+from dbull.methods.exemplars import Exemplars, pack_exemplars, unpack_exemplars
+from dbull.methods.mapping import DOCUMENT as MAP
+from dbull.methods.mapping import pack_map, unpack_map
 from dbull.methods.parameters import ALLOWED, Check, anything, device_for, pack_parameters, unpack_parameters
+from dbull.methods.sparse import DOCUMENT as SPARSE
+from dbull.methods.sparse import pack_sparse, unpack_sparse
 from dbull.methods.tables import DOCUMENT, pack_table, unpack_table
 from dbull.nets.augment import Augmentation
 from dbull.store import Checkpoint, LearnedInput, Loaded, Manifest, ModelFolder
-from dbull.tables import ColumnEncoder
+from dbull.tables import ColumnEncoder, SparseProjection, WordCounts
 from dbull.writing import now
 
 if TYPE_CHECKING:
@@ -131,6 +138,10 @@ class StoredLearner(Stored):
 
     state_: LearnerState
     column_encoder_: ColumnEncoder  # of tables of mixed columns alone
+    projection_: SparseProjection  # of wide sparse matrices alone
+    column_counts_: WordCounts  # the same
+    exemplars_: Exemplars
+    map_: Plane
     elbo_: float
     device: str
     _documents = ("learner", "clusters", "columns")
@@ -152,10 +163,13 @@ class StoredLearner(Stored):
     def _pack(self) -> Checkpoint:
         ledger, elbo = self.state_.ledger, getattr(self, "elbo_", None)
         tensors, learner = pack_state(self.state_)
-        table, columns = pack_table(self)
+        documents: dict[str, Any] = {"learner": learner, "clusters": ledger.to_json(since=ledger.n_events)}
+        for pack in (pack_table, pack_sparse, pack_exemplars, pack_map):  # of what a model may lack
+            more, told = pack(self)
+            tensors, documents = {**tensors, **more}, {**documents, **told}
         return Checkpoint(
-            tensors={**tensors, **table},
-            documents={"learner": learner, "clusters": ledger.to_json(since=ledger.n_events), **columns},
+            tensors=tensors,
+            documents=documents,
             settings={"elbo": elbo if elbo is not None and np.isfinite(elbo) else None},
             encoder_fingerprint=self.state_.fingerprint or None,
             ids_given=ledger.ids_given,
@@ -176,12 +190,25 @@ class StoredLearner(Stored):
         self._adopt(state)
         if checkpoint.settings["elbo"] is not None:
             self.elbo_ = checkpoint.settings["elbo"]
+        where = str(place / f"{MAP}.json")
+        plane = unpack_map(checkpoint.documents, state, where)
+        if plane is not None:
+            self.map_ = plane
+        where = str(place / f"{EXEMPLARS}.json")
+        kept = unpack_exemplars(checkpoint.tensors, checkpoint.documents, state, where)
+        if kept:
+            self.exemplars_ = kept
         n_values, where = state.vae.shape.n_values, str(place / f"{DOCUMENT}.json")
         encoder = unpack_table(checkpoint.tensors, checkpoint.documents, n_values, where)
-        if encoder is None:
+        if encoder is not None:
+            self.column_encoder_ = encoder
+            return len(encoder.names)
+        sparse = str(place / f"{SPARSE}.json")
+        found = unpack_sparse(checkpoint.tensors, checkpoint.documents, n_values, sparse)
+        if found is None:
             return n_values
-        self.column_encoder_ = encoder
-        return len(encoder.names)
+        self.projection_, self.column_counts_ = found
+        return self.projection_.n_columns
 
     def _ledger(self) -> Ledger:
         return self.state_.ledger

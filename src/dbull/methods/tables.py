@@ -42,6 +42,8 @@ def _of_dicts(X: Any) -> bool:
 
 def n_values(model: Any) -> int:
     """Return how many numbers a row of a model has: its columns, or what their encoder makes of them."""
+    if hasattr(model, "projection_"):
+        return int(model.projection_.n_values)
     encoder: ColumnEncoder | None = getattr(model, "column_encoder_", None)
     return int(model.n_features_in_) if encoder is None else len(encoder.features)
 

@@ -17,6 +17,7 @@ from dbull.tables.encoder import ColumnEncoder
 from dbull.tables.frames import columns_of
 from dbull.tables.roles import ROLES, ColumnRole, propose_roles, proposed_keys
 from dbull.tables.scales import Feature
+from dbull.tables.sparse import SparseProjection
 from dbull.tables.word_counts import WordCounts
 from dbull.tables.words import WordHasher
 
@@ -25,6 +26,7 @@ __all__ = [
     "ColumnEncoder",
     "ColumnRole",
     "Feature",
+    "SparseProjection",
     "WordCounts",
     "WordHasher",
     "columns_of",
