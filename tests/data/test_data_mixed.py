@@ -139,9 +139,9 @@ def test_long_texts_take_as_much_memory_as_they_are_long(tmp_path):
     with path.open("w") as file:
         file.write("id,text\n")
         for i in range(2000):
-            file.write(f'{i},"{"some words, " * (9000 if i == 1000 else 20)}"\n')
+            file.write(f'{i},"{"some words, " * (12_000 if i == 1000 else 20)}"\n')
     size = path.stat().st_size
-    for settings in (MIXED, ReadSettings(columns=("id",), key="text")):
+    for settings in (MIXED, ReadSettings(columns=("id",), key="text", mixed=True)):
         tracemalloc.start()
         n_rows = sum(len(chunk.x) for chunk in read_chunks(path, settings))
         _, peak = tracemalloc.get_traced_memory()

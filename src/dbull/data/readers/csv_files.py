@@ -4,6 +4,7 @@ import csv
 import io
 import math
 from collections.abc import Iterator
+from contextlib import nullcontext
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TextIO
@@ -12,11 +13,10 @@ import numpy as np
 
 from dbull.data.readers.chunk import Chunk, ReadSettings, Selection, optional_pyarrow, select_columns
 from dbull.data.readers.opening import DAMAGE, open_bytes
-from dbull.data.readers.separators import Writing, look_at
+from dbull.data.readers.separators import MAX_LINE, Writing, long_cells, look_at
 from dbull.errors import DataError
 
 _MAX_BLOCK = 2**31 - 1  # pyarrow holds the size in 32 bits
-MAX_LINE = 1 << 24  # characters; so many columns as a table may have need fewer
 BLOCK_CHARACTERS = 1 << 26  # lines that are held at once
 
 
@@ -185,7 +185,7 @@ def _quoted_chunks(
 ) -> Iterator[Chunk]:
     reader = _quoted_rows(lines, selection.where, look.separator)
     begun = start
-    while rows := _some(reader, settings.rows_at_once(selection.n_columns)):
+    while rows := _some(reader, settings.rows_at_once(selection.n_columns), settings.mixed):
         for number, row in enumerate(rows):
             if len(row) != selection.n_columns:
                 _refuse_ragged(len(row), selection, start + number)
@@ -202,14 +202,15 @@ def _quoted_chunks(
         raise DataError(f"{selection.where}: there is a header but no rows")
 
 
-def _some(rows: Iterator[list[str]], n_rows: int) -> list[list[str]]:
+def _some(rows: Iterator[list[str]], n_rows: int, mixed: bool) -> list[list[str]]:
     """Take rows, as many as asked for unless they are very long."""
     some, n_characters = [], 0
-    for row in islice(rows, n_rows):
-        some.append(row)
-        n_characters += sum(map(len, row))
-        if n_characters > BLOCK_CHARACTERS:
-            break
+    with long_cells() if mixed else nullcontext():
+        for row in islice(rows, n_rows):
+            some.append(row)
+            n_characters += sum(map(len, row))
+            if n_characters > BLOCK_CHARACTERS:
+                break
     return some
 
 

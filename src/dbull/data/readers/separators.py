@@ -3,12 +3,24 @@
 import csv
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 
+MAX_LINE = 1 << 24  # characters; so many columns as a table may have need fewer
 SEPARATORS = (",", "\t", ";", "|")
 LOOKED_AT, MOST_CHARACTERS = 20, 1 << 20  # lines, and characters of them, by which the separator is found
 _COMMA, _POINT = (re.compile(rf"\s*[+-]?[0-9]+{sign}[0-9]+\s*") for sign in (",", r"\."))
+
+
+@contextmanager
+def long_cells() -> Iterator[None]:
+    """Let cells be as long as lines here: Python's limit, which is one for all, is short for a text."""
+    before = csv.field_size_limit(MAX_LINE)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
 
 
 @dataclass(frozen=True)
@@ -39,7 +51,8 @@ def look_at(lines: Iterator[str]) -> tuple[Iterator[str], Writing]:
     best, found = 1, Writing()
     for separator in SEPARATORS:
         try:
-            rows = [row for row in csv.reader(first, delimiter=separator) if row]
+            with long_cells():
+                rows = [row for row in csv.reader(first, delimiter=separator) if row]
         except csv.Error:
             continue
         rows = rows[:-1] if len(rows) > 2 else rows  # a quote may reach beyond the last line
