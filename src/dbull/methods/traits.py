@@ -51,7 +51,7 @@ def shown(value: float, measure: str) -> str:
         return "any"
     if measure == "share":
         share = 100 * min(max(value, 0.0), 1.0)
-        return f"{share:.0f} %" if share >= 10 or share < 0.05 else f"{share:.1g} %"
+        return f"{share:.0f} %" if share >= 9.5 or share < 0.05 else f"{share:.1g} %"
     if measure == "hour of day":
         minutes = round(value * 24 * 60) % (24 * 60)
         return f"{minutes // 60:02d}:{minutes % 60:02d}"
