@@ -1,6 +1,7 @@
 """Unsupervised lifelong clustering."""
 
 import importlib
+import logging
 from typing import TYPE_CHECKING
 
 from dbull.errors import DataError, DbullError, NumericalError
@@ -26,6 +27,8 @@ __all__ = [
     "VaDE",
     "load",
 ]
+
+logging.getLogger("dbull").addHandler(logging.NullHandler())  # whoever wants to hear it says so
 
 MODULES = {
     "CURL": "competitors.curl",

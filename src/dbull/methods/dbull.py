@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import warnings
 from collections.abc import Callable, Generator, Iterable, Mapping
@@ -27,6 +28,9 @@ from dbull.methods.explanation import with_reasons
 from dbull.methods.parameters import Check, check_seed, check_truth
 from dbull.methods.sparse import count_columns
 from dbull.nets.augment import Augmentation
+from dbull.threads import on_own_threads
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -100,6 +104,9 @@ class DBULL(LearnedClusters, BaseEstimator):
         With an int, the same data give the same result on the same machine.
     device : str, default="cpu"
         Where the networks live, as torch names it.
+    threads : "auto" or int, default="auto"
+        How many threads share chunks of rows; answers and clusters do not depend on it. "auto": what
+        DBULL_THREADS in the environment says, else one for few rows and up to eight for many. Not stored.
     replay : {"auto", "imprints", "decoded", "none"}, default="auto"
         How rows of the past are made for `partial_fit`: drawn from the imprints that components keep of their
         inputs, or drawn from the mixture and decoded, as in the paper. "auto": "imprints", with
@@ -147,7 +154,7 @@ class DBULL(LearnedClusters, BaseEstimator):
         evidence for them.
     clusters_ : list of dict
         Every cluster that has ever been: id, name, rows, weight, first_seen and last_seen (arrivals, from
-        0), spread (root mean square distance of its codes from their mean), parents, status, merged_into,
+        1), spread (root mean square distance of its codes from their mean), parents, status, merged_into,
         exemplars (keys of the rows nearest to its centre, nearest first).
     n_data_sets_ : int
         Data sets learned.
@@ -208,6 +215,7 @@ class DBULL(LearnedClusters, BaseEstimator):
     learning_rate: str | float = "auto"
     random_state: Any = None
     device: str = "cpu"
+    threads: str | int = "auto"
     replay: str = "auto"
     n_replay: str | int = "auto"
     consistency: str | float = "auto"
@@ -219,6 +227,7 @@ class DBULL(LearnedClusters, BaseEstimator):
     callback: Callable[[Progress], object] | None = None
     n_neighbours: str | int = "deprecated"
 
+    @on_own_threads
     def fit(self, X: Rows, y: object = None, *, keys: Iterable[Any] | None = None) -> DBULL:
         """Forget everything, then learn the data set X. `y` is ignored; `keys` are as in `partial_fit`.
 
@@ -238,6 +247,7 @@ class DBULL(LearnedClusters, BaseEstimator):
             self._learn(self._fresh(rows).state, rows, X, keys)
         return self
 
+    @on_own_threads
     def partial_fit(self, X: Rows, y: object = None, *, keys: Iterable[Any] | None = None) -> DBULL:
         """Learn one more data set; what was learned before is kept, though its rows are gone.
 
@@ -252,6 +262,7 @@ class DBULL(LearnedClusters, BaseEstimator):
             self._learn(self._fresh(rows).state if first else self.state_, rows, X, keys)
         return self
 
+    @on_own_threads
     def pretrain(self, X: Rows, y: object = None) -> DBULL:
         """Train the networks on unlabelled rows of the domain before the stream; no cluster is learned.
 
@@ -269,6 +280,7 @@ class DBULL(LearnedClusters, BaseEstimator):
             self.n_data_sets_ = 0
         return self
 
+    @on_own_threads
     def preview(self, X: Rows) -> ArrivalReport:
         """Return what learning X would change. The model stays as it is; it takes as long as learning."""
         check_is_fitted(self)
@@ -299,6 +311,7 @@ class DBULL(LearnedClusters, BaseEstimator):
         if hasattr(self, "projection_"):
             count_columns(self, X)
             self.report_ = with_reasons(self, state, report)[1]
+        _log.info("data set %d: %s", self.n_data_sets_, report)
 
     def _learning(
         self, state: LearnerState, rows: torch.Tensor
