@@ -18,6 +18,7 @@ from dbull.data.readers.images import is_picture_folder, read_images
 from dbull.data.readers.json_lines import json_names, read_json_lines, read_json_stream
 from dbull.data.readers.numpy_files import read_npy, read_npy_stream, read_npz
 from dbull.data.readers.opening import DAMAGE, PACKED, packed_as, unpacked
+from dbull.data.readers.text_folders import is_text_folder, read_texts
 from dbull.errors import DataError
 
 Reader = Callable[[Path, ReadSettings], Iterator[Chunk]]
@@ -53,7 +54,8 @@ def read_chunks(
         return _read_stream(stream if stream is not None else sys.stdin.buffer, settings)
     path = find_source(source)
     if path.is_dir():
-        return read_images(path, settings)
+        of_texts = not is_picture_folder(path) and is_text_folder(path)
+        return (read_texts if of_texts else read_images)(path, settings)
     if path.stat().st_size == 0:
         raise DataError(f"{path}: the file is empty")
     for suffix, reader in _READERS.items():
