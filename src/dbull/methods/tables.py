@@ -122,7 +122,10 @@ def _later_rows(model: Any, X: Any) -> NDArray[Any] | None:
                 f"this model has learned a table with the columns {told}; give a frame or a dict with these "
                 f"names, got {type(X).__name__}"
             )
-        return encoder.encode(X, lambda notice: warnings.warn(notice, TableNotice, stacklevel=8))
+        rows = encoder.encode(X, lambda notice: warnings.warn(notice, TableNotice, stacklevel=8))
+        if not len(rows):
+            raise DataError("the table has no rows")
+        return rows
     if not _of_dicts(X):
         return None
     columns, names = columns_of(X), list(getattr(model, "feature_names_in_", ""))

@@ -15,7 +15,7 @@ from dbull.data.readers.arrow_files import read_arrow, read_arrow_stream, read_p
 from dbull.data.readers.chunk import Chunk, ReadSettings, joined
 from dbull.data.readers.csv_files import first_line, read_csv, read_csv_stream
 from dbull.data.readers.images import is_picture_folder, read_images
-from dbull.data.readers.json_lines import json_names, read_json_lines, read_json_stream
+from dbull.data.readers.json_lines import json_names, read_json, read_json_lines, read_json_stream
 from dbull.data.readers.numpy_files import read_npy, read_npy_stream, read_npz
 from dbull.data.readers.opening import DAMAGE, PACKED, packed_as, unpacked
 from dbull.data.readers.text_folders import is_text_folder, read_texts
@@ -31,6 +31,7 @@ _READERS: dict[str, Reader] = {
     ".npy": read_npy,
     ".npz": read_npz,
     **{suffix + packed: reader for suffix, reader in _TEXTS.items() for packed in ("", *PACKED)},
+    ".json": read_json,
     ".parquet": read_parquet,
     ".arrow": read_arrow,
     ".feather": read_arrow,
