@@ -265,11 +265,11 @@ def test_watch_goes_past_a_file_on_which_learning_fails(place, monkeypatch):
         iter([NumericalError("left the range"), None, DataError("cannot be learned")]),
     )
 
-    def failing(self, *arguments):
+    def failing(self, *arguments, **keys):
         error = next(fails, None)
         if error is not None:
             raise error
-        return real(self, *arguments)
+        return real(self, *arguments, **keys)
 
     monkeypatch.setattr(DBULL, "partial_fit", failing)
     result = run("watch", place / "model", place / "inbox", "--once", "-q", code=3)

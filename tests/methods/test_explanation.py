@@ -82,6 +82,12 @@ def test_as_text(model):
     assert text.startswith("cluster 2 is set apart by\n  delay 180, others 11")
     assert "the nearest, by" in text
     assert str(Trait("late", "", "share", 0.62, 0.004, 0.6)) == "late 62 %, others 0.4 %"
+    assert [shown(share, "share") for share in (0.0951, 0.094, 0.0004, 1.0)] == [
+        "10 %",
+        "9 %",
+        "0 %",
+        "100 %",
+    ]
     assert shown(5.1 / 7, "day of week") == "Saturday"
     assert shown(31 / 365, "day of year") == "02-01"
     assert shown(1234567.0, "value") == "1.23e+06"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
+from dbull.cli.input_columns import InputColumns
 from dbull.cli.options import AsJson, Data, Generation, Key, Model, Quiet
 from dbull.cli.output import rows_per_cluster, say, show_json, show_table
 from dbull.cli.progress import SECONDS_BETWEEN_LINES, Pace, learning_progress
@@ -36,6 +37,9 @@ def predict(
     ] = False,
     flag_outliers: Annotated[
         bool, Option("--flag-outliers", help="Cluster -1 for rows that every cluster finds strange.")
+    ] = False,
+    append: Annotated[
+        bool, Option("--append", help="Keep the columns of the files; answers come behind them.")
     ] = False,
     scores: Annotated[
         bool, Option("--scores/--no-scores", help="Without probability, log density and novelty: faster.")
@@ -70,6 +74,7 @@ def predict(
     notices: dict[str, None] = {}
     with table_writer(out, safe_csv) as write, telling_notices(notices.setdefault):
         for path in data:
+            columns = InputColumns(path, reading.header) if append else None
             for chunk in Input(path, learner, reading, key is None).chunks():
                 rows = learner.encoded(rows_for(chunk.x, reading))
                 named = path if len(data) > 1 else None
@@ -79,7 +84,7 @@ def predict(
                     for name, flag in OUTLIER.items():
                         cells = zip(answers[name], is_outlier, strict=True)
                         answers[name] = [flag if outlier else cell for cell, outlier in cells]
-                write(answers)
+                write(answers if columns is None else columns.beside(answers, reading.key))
                 n_rows += len(chunk.x)
                 if not quiet and pace.due(SECONDS_BETWEEN_LINES):
                     say(f"{n_rows:,} rows, {n_rows / (perf_counter() - started):,.0f} rows/s", err=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from dbull.cli.output import printable
+from dbull.errors import DataError
 from dbull.writing import replacing
 
 Columns = dict[str, list[Any]]
@@ -49,13 +50,13 @@ def harmless(cell: str) -> str:
 
 
 def _csv_writer(handle: Any, changes: Sequence[Callable[[str], str]]) -> Callable[[Columns], None]:
-    writer, begun = csv.writer(handle, lineterminator="\n"), False
+    writer, names = csv.writer(handle, lineterminator="\n"), list[str]()
 
     def write(columns: Columns) -> None:
-        nonlocal begun
-        if not begun:
+        if not names:
+            names.extend(columns)
             writer.writerow(columns)
-            begun = True
+        _check_names(columns, names, "the output")
         for change in changes:
             columns = {name: [_changed(cell, change) for cell in cells] for name, cells in columns.items()}
         writer.writerows(zip(*columns.values(), strict=True))
@@ -79,7 +80,26 @@ def _parquet_writer(handle: IO[bytes], where: str) -> Iterator[Callable[[Columns
             nonlocal writer
             table = pyarrow.table(columns)
             if writer is None:
-                writer = opened.enter_context(pyarrow.parquet.ParquetWriter(handle, table.schema))
-            writer.write_table(table)
+                types = {field.name: field.type for field in table.schema}
+                nothing = {
+                    name: pyarrow.string() for name, kind in types.items() if pyarrow.types.is_null(kind)
+                }
+                schema = pyarrow.schema(list({**types, **nothing}.items()))
+                writer = opened.enter_context(pyarrow.parquet.ParquetWriter(handle, schema))
+            _check_names(columns, writer.schema.names, where)
+            try:
+                writer.write_table(table.cast(writer.schema))
+            except pyarrow.ArrowException as error:
+                raise DataError(f"{where}: a column changes its type ({error}); write a .csv file") from error
 
         yield write
+
+
+def _check_names(columns: Columns, names: Sequence[str], where: str) -> None:
+    if list(columns) != list(names):
+        other = next(
+            (name for name in (*columns, *names) if name not in columns or name not in names), "order"
+        )
+        raise DataError(
+            f"{where}: files with other columns cannot be in one table ({other!r}); write several"
+        )

@@ -10,12 +10,13 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
 from dbull.data.readers import TEXT_SUFFIXES, Chunk
-from dbull.data.readers.chunk import Table
+from dbull.data.readers.chunk import SparseRows, Table
 from dbull.data.readers.images import image_files, is_picture_folder
 from dbull.data.readers.text_folders import is_text_folder, text_files
 from dbull.errors import DataError
@@ -140,11 +141,12 @@ def hash_on_disk(path: Path) -> str:
 
 def row_bytes(chunk: Chunk) -> np.ndarray:
     """Return rows and their keys as bytes, (n, width)."""
-    values = (
-        _table_bytes(chunk.x)
-        if isinstance(chunk.x, Table)
-        else np.ascontiguousarray(chunk.x).view(np.uint8).reshape(len(chunk.x), -1)
-    )
+    if isinstance(chunk.x, Table):
+        values = _table_bytes(chunk.x)
+    elif isinstance(chunk.x, SparseRows):
+        values = _sparse_bytes(chunk.x)
+    else:
+        values = np.ascontiguousarray(chunk.x).view(np.uint8).reshape(len(chunk.x), -1)
     if chunk.keys is None:
         return values
     keys = b"".join(
@@ -163,6 +165,18 @@ def _table_bytes(table: Table) -> np.ndarray:
         for row in zip(*columns, strict=True)
     )
     return np.frombuffer(b"".join(digests), np.uint8).reshape(len(table), 16)
+
+
+def _sparse_bytes(rows: SparseRows) -> np.ndarray:
+    """Return a digest of each row by its columns and values, (n, 16)."""
+    matrix, n_columns = rows.matrix, f"{rows.shape[1]} columns\n".encode()
+    digests = []
+    for start, end in pairwise(matrix.indptr.tolist()):
+        digest = hashlib.blake2b(n_columns, digest_size=16)
+        digest.update(matrix.indices[start:end].astype(np.int64).tobytes())
+        digest.update(matrix.data[start:end].tobytes())
+        digests.append(digest.digest())
+    return np.frombuffer(b"".join(digests), np.uint8).reshape(len(rows), 16)
 
 
 def _as_written(cell: object) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dbull.data.readers.chunk import Table
+from dbull.data.readers.chunk import SparseRows, Table
 from dbull.data.readers.text_folders import COLUMN as TEXT
 from dbull.errors import AlreadyLearnedError, ConflictError, DataError, SettingsError, TableNotice
 from dbull.ingest.inputs import Inbox, Input
@@ -162,7 +162,7 @@ class Learner:
         told: dict[str, None] = dict.fromkeys(self._notices)
         self._notices = ()
         with telling_notices(lambda notice: told.setdefault(notice)):
-            model.partial_fit(self._rows(piece.rows))
+            model.partial_fit(self._rows(piece.rows), keys=piece.keys)
         if first and piece.names is not None and not isinstance(piece.rows, Table):
             model.feature_names_in_ = np.array(piece.names, dtype=object)
             model.report_ = with_reasons(model, model.state_, model.report_)[1]  # by these names
@@ -201,6 +201,8 @@ class Learner:
 
 def rows_for(x: Any, reading: Reading | None = None) -> Any:
     """Return what was read in the way that a model takes it, without new columns that were told before."""
+    if isinstance(x, SparseRows):
+        return x.matrix
     if not isinstance(x, Table):
         return x
     ignored = () if reading is None else reading.ignored

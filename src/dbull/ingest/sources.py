@@ -25,11 +25,12 @@ SAMPLED_ROWS = 16  # of each arrival of a table, remembered one by one
 class Piece:
     """One arrival of a source."""
 
-    rows: Any  # an array or a `Table`
+    rows: Any  # an array, a `Table` or `SparseRows`
     names: tuple[str, ...] | None
     sample_shape: tuple[int, ...]
     learned: tuple[LearnedInput, ...]  # what the model is to remember of it; the first tells its rows
     label: str
+    keys: tuple[str, ...]  # what its rows are called: by their key, or by file and row, from 1
 
 
 @dataclass(frozen=True)
@@ -56,10 +57,10 @@ class Source(ABC):
         """Yield what is left to learn, at most one and a half times `arrival_rows` rows each."""
         first, size = self.n_done, self.input.reading.arrival_rows
         held: list[Any] = []
-        told: list[str] = []
+        told: list[tuple[str, str]] = []  # what tells a row, and its key
         for chunk, rows, facts in self.new_rows():
             held.append(rows)
-            told += facts
+            told += zip(facts, self._keys(chunk, len(rows)), strict=True)
             while len(told) >= size + size // 2:
                 rows = joined(held)
                 yield self._piece(chunk, rows[:size], told[:size], first, last=False)
@@ -67,7 +68,16 @@ class Source(ABC):
                 first += size
         yield self._piece(chunk, joined(held), told, first, last=True)
 
-    def _piece(self, chunk: Chunk, rows: Any, told: list[str], first: int, *, last: bool) -> Piece:
+    def _keys(self, chunk: Chunk, n_rows: int) -> Sequence[str]:
+        """Return what the last rows of a chunk are called."""
+        if chunk.keys is not None:
+            return [as_text(str(key)) for key in chunk.keys[-n_rows:].tolist()]
+        name, end = as_text(self.input.path.name), chunk.first_row + len(chunk.x)
+        return [f"{name}:{row + 1}" for row in range(end - n_rows, end)]
+
+    def _piece(
+        self, chunk: Chunk, rows: Any, told: list[tuple[str, str]], first: int, *, last: bool
+    ) -> Piece:
         name = as_text(self.input.path.name)
         whole = last and first == 0
         label = name if whole else f"{name} {self.unit} {first + 1}-{first + len(rows)}"
@@ -77,8 +87,9 @@ class Source(ABC):
             learned.append(LearnedInput(part, label, len(rows), self.n_bytes))
         if last:
             learned.append(LearnedInput(self.sha256, name, first + len(rows), self.n_bytes))
-        learned += self.facts(told)
-        return Piece(rows, chunk.names, chunk.sample_shape, tuple(learned), label)
+        learned += self.facts([fact for fact, _ in told])
+        keys = tuple(key for _, key in told)
+        return Piece(rows, chunk.names, chunk.sample_shape, tuple(learned), label, keys)
 
 
 @dataclass(frozen=True)

@@ -79,20 +79,21 @@ class Explainer:
             self._words = ClusterWords(model)
         elif hasattr(model, "column_counts_"):
             columns, self._profiles = column_profiles(model)
-            self._columns = Columns(columns)
+            self._columns = Columns(columns, more=True)  # most rows lack most columns
             return
         self._columns = Columns(_features(model))
         self._profiles = feature_profiles(model.state_) or _decoded(model, lambda rows: rows)
 
-    def __call__(self, cluster: int, n_traits: int = 6) -> Explanation:
-        """Explain one cluster."""
-        rest = [part for other in self._ids if other != cluster for part in self._profiles[other]]
+    def __call__(self, cluster: int, n_traits: int = 6, among: Collection[int] | None = None) -> Explanation:
+        """Explain one cluster among others, all of them unless told."""
+        others = [other for other in (among or self._ids) if other != cluster]
+        rest = [part for other in others for part in self._profiles[other]]
         if not rest:
             return Explanation(cluster, (), None, ())
-        nearest = self.nearest(cluster, self._ids)[0][0]
+        nearest = self.nearest(cluster, others)[0][0]
         if self._words is not None:
-            traits = self._words.traits(cluster, n_traits)
-            return Explanation(cluster, traits, nearest, self._words.traits(cluster, n_traits, nearest))
+            traits = self._words.traits(cluster, n_traits, others)
+            return Explanation(cluster, traits, nearest, self._words.traits(cluster, n_traits, [nearest]))
         here = self._profiles[cluster]
         traits = self._columns.traits(here, rest, n_traits)
         from_nearest = self._columns.traits(here, self._profiles[nearest], n_traits)
@@ -108,13 +109,14 @@ class Explainer:
 def with_reasons(
     model: DBULL, state: LearnerState, report: ArrivalReport
 ) -> tuple[LearnerState, ArrivalReport]:
-    """Say of newborn clusters what sets them apart, in the report and in the events."""
+    """Say what sets newborn clusters apart from those that were known, in the report and in the events."""
     if not report.born or report.n_clusters < 2:
         return state, report
     learned = copy.copy(model)
     learned._adopt(state)
     explain = Explainer(learned)
-    reasons = {cluster: explain(cluster).sentence for cluster in report.born}
+    known = [cluster for cluster in report.rows if cluster not in report.born]  # none in a first data set
+    reasons = {cluster: explain(cluster, among=known).sentence for cluster in report.born}
     state.ledger.explain_births(reasons)
     born = {cluster: replace(one, because=reasons[cluster]) for cluster, one in report.born.items()}
     return state, replace(report, born=born)

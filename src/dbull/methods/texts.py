@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -128,21 +128,21 @@ class ClusterWords:
 
     def words(self, cluster: int, n_words: int = N_WORDS) -> list[str]:
         """Return the words that set a cluster apart, best first."""
-        return [trait.column for trait in self.traits(cluster, n_words)]
+        return [trait.column for trait in self.traits(cluster, n_words, self._counts.clusters)]
 
-    def traits(self, cluster: int, n_words: int, other: int | None = None) -> tuple[Trait, ...]:
-        """Return the words that set a cluster apart from all others, or from one, with their shares."""
+    def traits(self, cluster: int, n_words: int, others: Collection[int]) -> tuple[Trait, ...]:
+        """Return the words that set a cluster apart from others, with their shares."""
         if cluster not in self._counts.clusters:
             return ()
-        among = [c for c in self._counts.clusters if other is None or c in (cluster, other)]
+        among = [c for c in self._counts.clusters if c == cluster or c in others]
         counts = self._counts.only(among)
         n_here = max(self._ledger[cluster].rows, 1)
         n_others = max(sum(self._ledger[c].rows for c in among if c != cluster), 1)
         found = []
         for word, _ in counts.top_words(cluster, n_words):
             here = min(1.0, counts.counts(cluster)[word] / n_here)
-            others = min(1.0, sum(counts.counts(c)[word] for c in among if c != cluster) / n_others)
-            found.append(Trait(word, "", "share", here, others, here - others))
+            there = min(1.0, sum(counts.counts(c)[word] for c in among if c != cluster) / n_others)
+            found.append(Trait(word, "", "share", here, there, here - there))
         return tuple(found)
 
 

@@ -51,7 +51,7 @@ def shown(value: float, measure: str) -> str:
         return "any"
     if measure == "share":
         share = 100 * min(max(value, 0.0), 1.0)
-        return f"{share:.0f} %" if share >= 10 or share < 0.05 else f"{share:.1g} %"
+        return f"{share:.0f} %" if share >= 9.5 or share < 0.05 else f"{share:.1g} %"
     if measure == "hour of day":
         minutes = round(value * 24 * 60) % (24 * 60)
         return f"{minutes // 60:02d}:{minutes % 60:02d}"
@@ -65,10 +65,10 @@ def shown(value: float, measure: str) -> str:
 
 
 class Columns:
-    """Features of rows, and what their means say."""
+    """Features of rows, and what their means say; `more`: what rows lack is not told."""
 
-    def __init__(self, features: Sequence[Feature]):
-        self._features = tuple(features)
+    def __init__(self, features: Sequence[Feature], more: bool = False):
+        self._features, self._more = tuple(features), more
         flags = {feature.column: i for i, feature in enumerate(features) if feature.part == "missing"}
         absent = ((flags.get(f.column, -1) if f.part != "missing" else -1) for f in features)
         self._missing = np.fromiter(absent, dtype=np.int64, count=len(features))
@@ -90,6 +90,7 @@ class Columns:
             effect += share * torch.erf(torch.from_numpy(away) / math.sqrt(2)).numpy()
         effect = np.where(self._is_share, self._spread * (mean - other_mean), effect)
         effect = np.where(known & other_known, effect, 0.0)
+        effect = np.maximum(effect, 0.0) if self._more else effect
         found: dict[str, Trait] = {}
         rarer = self._is_share & (effect < 0)  # of two categories, say which is there and not which is not
         for i in np.lexsort((-np.abs(apart), rarer, -np.abs(effect).round(3))).tolist():

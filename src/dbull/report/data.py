@@ -71,6 +71,7 @@ class ArrivalPoint:
     elbo_per_row: float | None = None
     novel_share: float | None = None
     rows_per_cluster: Mapping[int, int] = field(default_factory=dict)  # ids as they were then
+    n_outliers: int = 0
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ def arrivals_of(events: Sequence[Event]) -> tuple[ArrivalPoint, ...]:
         novel = told.get("novel_share") if event.arrival > 0 else None
         brought = {int(cluster): int(n) for cluster, n in told.get("rows_per_cluster", {}).items()}
         known = event.arrival, event.rows, event.time, told.get("n_clusters")
-        points.append(ArrivalPoint(*known, fit, novel, brought))
+        points.append(ArrivalPoint(*known, fit, novel, brought, int(told.get("n_outliers", 0))))
     return tuple(points)
 
 

@@ -93,10 +93,17 @@ def _charts(arrivals: tuple[ArrivalPoint, ...]) -> list[tuple[str, str, Markup]]
     count = "{:.0f}".format, "Number of clusters", (0.0, None)
     clusters = line_chart(arrivals, lambda a: a.n_clusters, *count)
     novelty = line_chart(arrivals, lambda a: a.novel_share, "{:.0%}".format, "Novelty", (0.0, 1.0))
+    shares = "{:.1%}".format, "Outliers", (0.0, None)
+    outliers = line_chart(arrivals, lambda a: a.n_outliers / a.rows if a.rows else None, *shares)
     fit = line_chart(arrivals, lambda a: a.elbo_per_row, _number, "Evidence lower bound per row")
     return [
         ("Clusters", "how many there are after each arrival", clusters),
         ("Novelty", "share of rows that the clusters known before find strange", novelty),
+        (
+            "Outliers",
+            "share of rows that are answered but do not count",
+            outliers,
+        ),
         ("Fit", "evidence lower bound per row of the arrival, in nats; higher is better", fit),
     ]
 

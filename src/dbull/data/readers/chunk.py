@@ -64,8 +64,32 @@ class Table:
         )
 
 
+@dataclass(frozen=True, eq=False)
+class SparseRows:
+    """Rows of a sparse matrix."""
+
+    matrix: Any  # of scipy.sparse, in the format CSR
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return int(self.matrix.shape[0]), int(self.matrix.shape[1])
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return self.shape[0]
+
+    def __getitem__(self, rows: slice) -> "SparseRows":
+        """Return some of the rows."""
+        return SparseRows(self.matrix[rows])
+
+
 def joined(parts: Sequence[Any]) -> Any:
     """Return arrays, or tables, as one; a table may lack columns that others have."""
+    if isinstance(parts[0], SparseRows) and len(parts) > 1:
+        from scipy.sparse import vstack
+
+        return SparseRows(vstack([part.matrix for part in parts], format="csr"))
     if len(parts) == 1 or not isinstance(parts[0], Table):
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
     names = dict.fromkeys(name for part in parts for name in part.columns)
@@ -88,7 +112,7 @@ def _joined_cells(parts: list[np.ndarray]) -> np.ndarray:
 class Chunk:
     """Some rows of a file."""
 
-    x: Any  # (n, d) float32, or a `Table`
+    x: Any  # (n, d) float32, a `Table` or `SparseRows`
     columns: tuple[str, ...]  # names of the columns of `x`
     keys: np.ndarray | None  # (n,) names of the rows, if there is a key column
     first_row: int  # number of the first row in the whole, from 0

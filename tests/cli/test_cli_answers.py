@@ -1,4 +1,4 @@
-"""`dbull map`: where rows lie, as a table and as a page, in the same place in each generation."""
+"""`dbull map`, and tables of answers: rows in the same place in each generation, columns as they were."""
 
 import csv
 
@@ -76,3 +76,40 @@ def test_answers_without_scores_are_the_same(place):
     )
     assert short == first[:4] == ["row", "cluster", "name", "status"]
     assert fast == [row[:4] for row in full]
+
+
+def test_append_keeps_the_columns_as_they_are(place):
+    lines = ["id,note,c,b,a,cluster", '7,"x, y",0.10,0,20,q', "8,,0,-0.0,0,=1+1"]
+    (place / "full.csv").write_text("\n".join(lines))
+    run("predict", place / "model", place / "full.csv", "-o", place / "out.csv", "--append", "-q")
+    (names, *found) = csv.reader((place / "out.csv").read_text().splitlines())
+    assert names[:6] == ["id", "note", "c", "b", "a", "cluster"]
+    assert names[6:9] == ["dbull_cluster", "name", "status"]
+    assert [row[:6] for row in found] == list(csv.reader(lines[1:]))
+    assert [row[6] for row in found] == ["1", "0"]
+    flags = "--append", "--no-scores", "--safe-csv", "-q", "--key", "id"
+    run("predict", place / "model", place / "full.csv", "-o", place / "out.csv", *flags)
+    (names, *found) = csv.reader((place / "out.csv").read_text().splitlines())
+    assert names == ["id", "note", "c", "b", "a", "cluster", "dbull_cluster", "name", "status"]
+    assert [row[5] for row in found] == ["q", "'=1+1"]
+
+
+def test_append_of_many_pieces_and_other_formats(place, monkeypatch):
+    monkeypatch.setattr("dbull.ingest.inputs.ARRIVAL_ROWS", 7)
+    run("predict", place / "model", place / "monday.csv", "-o", place / "out.parquet", "--append", "-q")
+    table = pyarrow.parquet.read_table(place / "out.parquet")
+    with open(place / "monday.csv", newline="") as handle:
+        assert table["a"].to_pylist() == [row["a"] for row in csv.DictReader(handle)]
+    np.save(place / "x.npy", rows((0, 1), 10))
+    run("predict", place / "model", place / "x.npy", "-o", place / "out.parquet", "--append", "-q")
+    table = pyarrow.parquet.read_table(place / "out.parquet")
+    np.testing.assert_allclose(np.column_stack([table[i] for i in "012"]), rows((0, 1), 10), rtol=1e-6)
+    assert table["cluster"].to_pylist() == [0] * 10 + [1] * 10
+
+
+def test_append_refuses_what_has_no_columns_or_others(place):
+    write(place / "wide.csv", np.column_stack([rows((0,), 5), np.ones(5)]), "abcd")
+    both = place / "monday.csv", place / "wide.csv"
+    told = run("predict", place / "model", *both, "-o", place / "none.csv", "--append", "-q", code=3)
+    assert "other columns" in told.stderr
+    assert not (place / "none.csv").exists()
