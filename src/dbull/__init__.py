@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from dbull.errors import DataError, DbullError, NumericalError
 
 if TYPE_CHECKING:
+    from dbull.methods.cells import cells, to_anndata
     from dbull.methods.competitors.curl import CURL
     from dbull.methods.competitors.dec import DEC
     from dbull.methods.competitors.vade import VaDE
@@ -24,7 +25,9 @@ __all__ = [
     "DbullError",
     "NumericalError",
     "VaDE",
+    "cells",
     "load",
+    "to_anndata",
 ]
 
 MODULES = {
@@ -34,7 +37,9 @@ MODULES = {
     "DPMixture": "dp_mixture",
     "VAEDP": "competitors.vae_dp",
     "VaDE": "competitors.vade",
+    "cells": "cells",
     "load": "storage",
+    "to_anndata": "cells",
 }
 
 

@@ -17,7 +17,7 @@ from dbull.ingest.inputs import Input
 from dbull.store import LearnedInput
 from dbull.store.learned import LearnedRecord
 
-TABLE_SUFFIXES = tuple(suffix for suffix in SUFFIXES if suffix not in (".npy", ".npz"))
+TABLE_SUFFIXES = tuple(suffix for suffix in SUFFIXES if suffix not in (".npy", ".npz", ".h5ad"))
 SAMPLED_ROWS = 16  # of each arrival of a table, remembered one by one
 
 

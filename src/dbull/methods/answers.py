@@ -20,6 +20,7 @@ from dbull.lifelong.plane import lay_out, points_of
 from dbull.lifelong.settings import OUTLIER_STD
 from dbull.lifelong.state import LearnerState
 from dbull.methods.base import as_tensor, check_number, check_rows, draw_points
+from dbull.methods.cells import cells, is_cells
 from dbull.methods.exemplars import of_cluster
 from dbull.methods.explanation import Explainer, Explanation
 from dbull.methods.sparse import projected_rows
@@ -272,6 +273,7 @@ class LearnedClusters(
         return self._checked(X, first=False)
 
     def _checked(self, X: Rows, first: bool) -> torch.Tensor:
+        X = cells(X) if is_cells(X) else X
         X = text_rows(self, X, first=first)
         rows = projected_rows(self, X, first=first)
         if rows is None:

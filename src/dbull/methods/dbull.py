@@ -22,6 +22,7 @@ from dbull.lifelong.state import LearnerState
 from dbull.methods import exemplars
 from dbull.methods.answers import LearnedClusters, Rows
 from dbull.methods.base import Capabilities, drained, unchanged_on_failure
+from dbull.methods.cells import with_keys
 from dbull.methods.dbull_choices import Choices, choose, choose_again
 from dbull.methods.explanation import with_reasons
 from dbull.methods.parameters import Check, check_one_of, check_seed, check_truth
@@ -237,6 +238,7 @@ class DBULL(LearnedClusters, BaseEstimator):
             )
         elif hasattr(self, "state_") and not self.n_data_sets_:
             warnings.warn("fit forgets the pretraining; partial_fit goes on from it.", stacklevel=2)
+        X, keys = with_keys(X, keys)
         with unchanged_on_failure(self):
             rows = self._checked(X, first=True)
             for name in ("exemplars_", "map_"):
@@ -252,6 +254,7 @@ class DBULL(LearnedClusters, BaseEstimator):
         which exemplars are told: the index of a frame, or arrival and row ("2:17"), unless given. A failure
         leaves the estimator as it was.
         """
+        X, keys = with_keys(X, keys)
         with unchanged_on_failure(self):
             first = not hasattr(self, "state_")
             rows = self._checked(X, first)
