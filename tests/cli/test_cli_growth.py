@@ -239,14 +239,14 @@ def test_a_folder_goes_on_after_a_stop(tmp_path):
 def test_an_image_that_is_rewritten_while_its_folder_is_read_is_not_learned(tmp_path, monkeypatch):
     shots = tmp_path / "shots"
     draw(shots, range(20))
-    real = contents.survey_images
+    real = contents.survey_folder
 
     def survey_then_rewrite(folder):
         found = real(folder)
         shutil.copy(shots / "1-1.png", shots / "0-0.png")
         return found
 
-    monkeypatch.setattr("dbull.ingest.sources.survey_images", survey_then_rewrite)
+    monkeypatch.setattr("dbull.ingest.sources.survey_folder", survey_then_rewrite)
     assert "0-0.png: has changed" in run("learn", tmp_path / "model", shots, *FLAGS, code=3).stderr
 
 

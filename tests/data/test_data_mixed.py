@@ -72,6 +72,19 @@ def test_json_lines(tmp_path, suffix):
     np.testing.assert_array_equal(read_table(tmp_path / "numbers.jsonl").x, [[1, 2], [3, 4]])
 
 
+def test_lists_of_objects(tmp_path):
+    (tmp_path / "t.json").write_text('[{"a": 1, "b": "x"}, {"a": null}]')
+    assert list(read_table(tmp_path / "t.json", MIXED).x.columns["a"]) == [1, None]
+    for text, message in (
+        ('{"a": 1}', "a list of objects"),
+        ("[[1]]", "a list of objects"),
+        ("[", "not JSON"),
+    ):
+        (tmp_path / "t.json").write_text(text)
+        with pytest.raises(DataError, match=message):
+            read_table(tmp_path / "t.json")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -128,7 +128,7 @@ def test_image_shape_that_does_not_fit(X, shape):
     [
         ("objective", "papr"),
         ("objective", None),
-        ("kind", "text"),
+        ("kind", "words"),
         ("kind", 3),
         ("columns", "shop"),
         ("columns", {3: "category"}),

@@ -151,6 +151,8 @@ def test_later_tables(model):
     assert caught[0].filename == __file__
     with pytest.warns(UserWarning, match="'amount' is not there"):
         model.predict(later.drop(columns="amount"))
+    with pytest.raises(DataError, match="no rows"):
+        model.partial_fit(later[:0])
     with pytest.raises(DataError, match="no column 'shop', which was never missing"):
         model.predict(later.drop(columns="shop"))
 

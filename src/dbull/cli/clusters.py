@@ -48,7 +48,10 @@ def clusters(
         _show_one(model, rows, cluster, generation, as_json)
         return
     shown = [row for row in rows if everything or row["status"] in ("active", "retired")]
-    show_rows(shown, (*COLUMNS, "merged_into") if everything else COLUMNS, as_json)
+    told = (*COLUMNS, "words") if shown and "words" in shown[0] else COLUMNS
+    if not as_json:
+        shown = [{**row, "words": " ".join(row.get("words", ()))} for row in shown]
+    show_rows(shown, (*told, "merged_into") if everything else told, as_json)
 
 
 def events(

@@ -26,6 +26,8 @@ EXTRAS = {
     "matplotlib": ("plot", "figures"),
     "umap": ("umap", "maps by UMAP"),
     "PIL": ("vision", "folders of images"),
+    "fsspec": ("remote", "addresses such as s3://"),
+    "anndata": ("cells", ".h5ad files"),
 }
 LOOKED_AT = 10_000  # rows
 ROLES_TOLD = """\

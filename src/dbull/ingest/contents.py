@@ -17,7 +17,8 @@ import numpy as np
 
 from dbull.data.readers import TEXT_SUFFIXES, Chunk
 from dbull.data.readers.chunk import SparseRows, Table
-from dbull.data.readers.images import image_files
+from dbull.data.readers.images import image_files, is_picture_folder
+from dbull.data.readers.text_folders import is_text_folder, text_files
 from dbull.errors import DataError
 from dbull.ingest.inputs import Input
 from dbull.store import hash_file
@@ -101,14 +102,15 @@ def survey_table(source: Input, lengths: Collection[int], known: Collection[str]
     return Survey(source, *whole, known_rows, max_bytes, tuple(digests))
 
 
-def survey_images(folder: Path) -> dict[str, tuple[str, str]]:
-    """Return for each image its key, the SHA-256 of its file, and by what it is remembered.
+def survey_folder(folder: Path) -> dict[str, tuple[str, str]]:
+    """Return for each image or text its key, the SHA-256 of its file, and by what it is remembered.
 
-    That is the same SHA-256, but for further images of the same content in the folder.
+    That is the same SHA-256, but for further files of the same content in the folder.
     """
     counts: Counter[str] = Counter()
     found = {}
-    for key, path in image_files(folder).items():
+    of_texts = not is_picture_folder(folder) and is_text_folder(folder)
+    for key, path in (text_files if of_texts else image_files)(folder).items():
         sha256 = _hashed(path)
         n_before = counts[sha256]
         counts[sha256] += 1

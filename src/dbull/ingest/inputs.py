@@ -8,6 +8,8 @@ from pathlib import Path
 
 from dbull.data.readers import SUFFIXES, Chunk, ReadSettings, find_source, read_chunks, table_names
 from dbull.data.readers.chunk import Table
+from dbull.data.readers.images import is_picture_folder
+from dbull.data.readers.text_folders import is_text_folder
 from dbull.errors import DataError, SettingsError
 from dbull.ingest.settings import ARRIVAL_ROWS, Reading
 from dbull.methods.dbull import DBULL
@@ -64,7 +66,8 @@ class Input:
     def __post_init__(self) -> None:
         if str(self.path) != "-":
             object.__setattr__(self, "path", find_source(self.path))
-        if self.model is not None and hasattr(self.model, "column_encoder_"):
+        of_texts = self.path.is_dir() and not is_picture_folder(self.path) and is_text_folder(self.path)
+        if of_texts or hasattr(self.model, "column_encoder_") or hasattr(self.model, "text_reader_"):
             object.__setattr__(self, "mixed", True)
 
     def chunks(

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from dbull.data.readers.chunk import SparseRows, Table
+from dbull.data.readers.text_folders import COLUMN as TEXT
 from dbull.errors import AlreadyLearnedError, ConflictError, DataError, SettingsError, TableNotice
 from dbull.ingest.inputs import Inbox, Input
 from dbull.ingest.settings import Asked, Reading
@@ -158,7 +159,7 @@ class Learner:
         self._notices = ()
         with telling_notices(lambda notice: told.setdefault(notice)):
             model.partial_fit(self._rows(piece.rows), keys=piece.keys)
-        if first and piece.names is not None and not hasattr(model, "column_encoder_"):
+        if first and piece.names is not None and not isinstance(piece.rows, Table):
             model.feature_names_in_ = np.array(piece.names, dtype=object)
             model.report_ = with_reasons(model, model.state_, model.report_)[1]  # by these names
         self.model = model
@@ -174,9 +175,10 @@ class Learner:
 
     def _rows(self, x: Any) -> Any:
         """Return what was read as the model takes it; columns that are new to it are named once."""
-        if not isinstance(x, Table) or self.model is None:
+        encoder = getattr(self.model, "column_encoder_", None)
+        if not isinstance(x, Table) or encoder is None:
             return rows_for(x)
-        rows, encoder = rows_for(x, self.reading), self.model.column_encoder_
+        rows = rows_for(x, self.reading)
         new = tuple(name for name in rows if name not in (*encoder.names, *encoder.left_out))
         self.reading = replace(self.reading, ignored=(*self.reading.ignored, *new))
         return rows
@@ -188,6 +190,8 @@ class Learner:
         is_image = len(piece.sample_shape) in (2, 3) and model.kind in ("auto", "images")
         if is_image and model.image_shape is None:
             model.set_params(image_shape=piece.sample_shape)
+        if model.kind == "auto" and isinstance(piece.rows, Table) and list(piece.rows.columns) == [TEXT]:
+            model.set_params(kind="text")
         return model
 
 

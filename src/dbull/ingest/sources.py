@@ -12,12 +12,12 @@ from dbull.data.readers import SUFFIXES, Chunk
 from dbull.data.readers.chunk import joined
 from dbull.documents import as_text
 from dbull.errors import AlreadyLearnedError, DataError
-from dbull.ingest.contents import Survey, hash_on_disk, row_bytes, row_digests, survey_images, survey_table
+from dbull.ingest.contents import Survey, hash_on_disk, row_bytes, row_digests, survey_folder, survey_table
 from dbull.ingest.inputs import Input
 from dbull.store import LearnedInput
 from dbull.store.learned import LearnedRecord
 
-TABLE_SUFFIXES = tuple(suffix for suffix in SUFFIXES if suffix not in (".npy", ".npz"))
+TABLE_SUFFIXES = tuple(suffix for suffix in SUFFIXES if suffix not in (".npy", ".npz", ".h5ad"))
 SAMPLED_ROWS = 16  # of each arrival of a table, remembered one by one
 
 
@@ -130,6 +130,10 @@ class _Images(Source):
         return [LearnedInput(self.images[key][1], as_text(key), 1) for key in told]
 
 
+class _Texts(_Images):
+    unit = "texts"
+
+
 def open_source(given: Input, known: Mapping[str, LearnedRecord], force: bool) -> Source:
     """Identify an input by its content; refuse it if all of it was learned, or part of it, unless forced.
 
@@ -143,7 +147,7 @@ def open_source(given: Input, known: Mapping[str, LearnedRecord], force: bool) -
             "save it to a file, and learn that"
         )
     if path.is_dir():
-        return _open_images(given, known, force)
+        return _open_folder(given, known, force)
     lengths = {record.bytes for record in known.values() if record.bytes > 0}
     name = as_text(path.name)
     sampled = {sha256 for sha256, record in known.items() if record.name == name and record.rows == 0}
@@ -177,8 +181,9 @@ def _survey(given: Input, lengths: Collection[int], sampled: Collection[str]) ->
         return survey_table(replace(given, mixed=True), lengths, sampled)
 
 
-def _open_images(given: Input, known: Mapping[str, LearnedRecord], force: bool) -> Source:
-    images = survey_images(given.path)
+def _open_folder(given: Input, known: Mapping[str, LearnedRecord], force: bool) -> Source:
+    images = survey_folder(given.path)
+    kind = _Texts if given.mixed else _Images
     sha256 = hashlib.sha256("\n".join(fact for _, fact in images.values()).encode()).hexdigest()
     whole, n_passes = _learned_whole(given.path, sha256, known)
     keys = list(images)
@@ -189,9 +194,9 @@ def _open_images(given: Input, known: Mapping[str, LearnedRecord], force: bool) 
     else:
         new = [key for key in keys if images[key][1] not in known]
     if not new:
-        raise AlreadyLearnedError(f"{given.path}: no images were added since they were learned")
+        raise AlreadyLearnedError(f"{given.path}: no {kind.unit} were added since they were learned")
     done = len(keys) - len(new)
-    return _Images(given, sha256, 0, done, n_passes, {key: images[key] for key in new})
+    return kind(given, sha256, 0, done, n_passes, {key: images[key] for key in new})
 
 
 def _learned_whole(

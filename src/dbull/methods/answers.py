@@ -20,11 +20,13 @@ from dbull.lifelong.plane import lay_out, points_of
 from dbull.lifelong.settings import OUTLIER_STD
 from dbull.lifelong.state import LearnerState
 from dbull.methods.base import as_tensor, check_number, check_rows, draw_points
+from dbull.methods.cells import cells, is_cells
 from dbull.methods.exemplars import of_cluster
 from dbull.methods.explanation import Explainer, Explanation
 from dbull.methods.sparse import projected_rows
 from dbull.methods.storage import StoredLearner
 from dbull.methods.tables import Encoded, encoded_rows
+from dbull.methods.texts import ClusterWords, text_rows
 from dbull.mixture.posterior import mean_weights
 from dbull.threads import mapped, on_own_threads
 
@@ -196,9 +198,11 @@ class LearnedClusters(
         """Every cluster that has ever been, oldest first."""
         check_is_fitted(self)
         living = set(self.state_.cluster_ids)
+        words = ClusterWords(self).words if hasattr(self, "text_reader_") else None
         return [
             {
                 **row,
+                **({} if words is None else {"words": words(row["id"])}),
                 "spread": self.state_.spread(row["id"]) if row["id"] in living else None,
                 "exemplars": [one.key for one in of_cluster(self, row["id"])],
             }
@@ -281,6 +285,8 @@ class LearnedClusters(
         return self._checked(X, first=False)
 
     def _checked(self, X: Rows, first: bool) -> torch.Tensor:
+        X = cells(X) if is_cells(X) else X
+        X = text_rows(self, X, first=first)
         rows = projected_rows(self, X, first=first)
         if rows is None:
             rows = encoded_rows(self, X, first=first)

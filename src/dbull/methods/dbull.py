@@ -23,11 +23,14 @@ from dbull.lifelong.state import LearnerState
 from dbull.methods import exemplars
 from dbull.methods.answers import LearnedClusters, Rows
 from dbull.methods.base import Capabilities, drained, unchanged_on_failure
+from dbull.methods.cells import with_keys
 from dbull.methods.dbull_choices import Choices, choose, choose_again
 from dbull.methods.explanation import with_reasons
-from dbull.methods.parameters import Check, check_seed, check_truth
+from dbull.methods.parameters import Check, check_one_of, check_seed, check_truth
 from dbull.methods.sparse import count_columns
+from dbull.methods.texts import count_words
 from dbull.nets.augment import Augmentation
+from dbull.nets.inputs import KINDS
 from dbull.threads import on_own_threads
 
 _log = logging.getLogger(__name__)
@@ -46,9 +49,10 @@ class DBULL(LearnedClusters, BaseEstimator):
         "paper": the terms of the paper alone (reconstruction, expected log prior, entropy), pretrained as an
         autoencoder, one component per cluster. "default" adds what helps: codes laid out along a neighbour
         graph, a fixed front end for images, clusters as groups of components.
-    kind : {"auto", "images", "dense", "sparse"}, default="auto"
+    kind : {"auto", "images", "dense", "sparse", "text"}, default="auto"
         What rows are. "auto": images if `image_shape` is given, sparse if non-negative and mostly zero or
-        a wide matrix of scipy.sparse, else dense.
+        a wide matrix of scipy.sparse, texts if a table has nothing else (but ids), else dense. "text" takes
+        lists of texts.
     columns : dict of str or None, default=None
         Roles of columns of a table by name, such as ``{"shop": "category"}``: number, flag, category, date,
         text, vector, key or ignore. Roles of the others are proposed from the first table; docs/tables.md has
@@ -164,6 +168,8 @@ class DBULL(LearnedClusters, BaseEstimator):
         What "auto" was resolved to.
     n_features_in_ : int
         Number of columns; of a table, those that are used.
+    text_reader_ : TextReader
+        Of texts: where they are, and how much words weigh. Clusters then have ``words`` in `clusters_`.
     column_encoder_ : ColumnEncoder
         Of tables of mixed columns: what each becomes. Rows that the model gives back are encoded rows;
         ``column_encoder_.features`` says what each of their values is, and has it in the user's units.
@@ -185,6 +191,7 @@ class DBULL(LearnedClusters, BaseEstimator):
     watched_as = "callback"  # the runner listens here; who listens decides no number and is no setting
     stored_as = "dbull"
     _allowed: ClassVar[dict[str, Check]] = {
+        "kind": partial(check_one_of, known=("auto", *KINDS, "text")),
         "front_end": partial(check_truth, auto=True),
         "random_state": check_seed,
     }
@@ -236,10 +243,11 @@ class DBULL(LearnedClusters, BaseEstimator):
         if getattr(self, "n_data_sets_", 0) > 1:
             warnings.warn(
                 f"fit forgets the {self.n_data_sets_} data sets learned; partial_fit goes on from them.",
-                stacklevel=2,
+                stacklevel=3,
             )
         elif hasattr(self, "state_") and not self.n_data_sets_:
-            warnings.warn("fit forgets the pretraining; partial_fit goes on from it.", stacklevel=2)
+            warnings.warn("fit forgets the pretraining; partial_fit goes on from it.", stacklevel=3)
+        X, keys = with_keys(X, keys)
         with unchanged_on_failure(self):
             rows = self._checked(X, first=True)
             for name in ("exemplars_", "map_"):
@@ -256,6 +264,7 @@ class DBULL(LearnedClusters, BaseEstimator):
         which exemplars are told: the index of a frame, or arrival and row ("2:17"), unless given. A failure
         leaves the estimator as it was.
         """
+        X, keys = with_keys(X, keys)
         with unchanged_on_failure(self):
             first = not hasattr(self, "state_")
             rows = self._checked(X, first)
@@ -309,7 +318,7 @@ class DBULL(LearnedClusters, BaseEstimator):
         self.report_ = report
         self.elbo_ = report.elbo if math.isfinite(report.elbo) else math.nan
         if hasattr(self, "projection_"):
-            count_columns(self, X)
+            (count_words if hasattr(self, "text_reader_") else count_columns)(self, X)
             self.report_ = with_reasons(self, state, report)[1]
         _log.info("data set %d: %s", self.n_data_sets_, report)
 

@@ -67,7 +67,7 @@ def choose(model: DBULL, rows: torch.Tensor) -> Choices:
     model.check_parameters()
     image_shape = image_shape_of(model, rows.shape[1])
     kind = model.kind
-    if kind == "auto":
+    if kind in ("auto", "text"):
         kind = "dense" if scaled else guess_kind(rows, image_shape)
         kind = "sparse" if hasattr(model, "projection_") else kind
     recipe = RECIPES[model.objective, kind]

@@ -11,6 +11,7 @@ import torch
 
 from dbull.lifelong.profiles import Profile, feature_profiles, gaps
 from dbull.methods.sparse import column_profiles
+from dbull.methods.texts import ClusterWords
 from dbull.methods.traits import Columns, Trait
 from dbull.tables import Feature
 
@@ -67,13 +68,16 @@ class Explainer:
     def __init__(self, model: LearnedClusters):
         self._ids = model.state_.cluster_ids
         self._gaps = gaps(model.state_)
+        self._words: ClusterWords | None = None
         shape = getattr(model, "image_shape", None)
         if shape is not None:
             features, pooled = _regions([int(side) for side in shape])
             self._columns = Columns(features)
             self._profiles = _decoded(model, pooled)
             return
-        if hasattr(model, "column_counts_"):
+        if hasattr(model, "text_reader_") and hasattr(model, "column_counts_"):
+            self._words = ClusterWords(model)
+        elif hasattr(model, "column_counts_"):
             columns, self._profiles = column_profiles(model)
             self._columns = Columns(columns, more=True)  # most rows lack most columns
             return
@@ -87,6 +91,9 @@ class Explainer:
         if not rest:
             return Explanation(cluster, (), None, ())
         nearest = self.nearest(cluster, others)[0][0]
+        if self._words is not None:
+            traits = self._words.traits(cluster, n_traits, others)
+            return Explanation(cluster, traits, nearest, self._words.traits(cluster, n_traits, [nearest]))
         here = self._profiles[cluster]
         traits = self._columns.traits(here, rest, n_traits)
         from_nearest = self._columns.traits(here, self._profiles[nearest], n_traits)

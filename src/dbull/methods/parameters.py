@@ -84,6 +84,11 @@ def _missing(device: str | torch.device) -> str | None:
     return None
 
 
+def check_one_of(name: str, value: Any, known: tuple[str, ...]) -> None:
+    """Refuse what is none of these."""
+    check_known("kind of data" if name == "kind" else name, value, known)
+
+
 def _one_of(known: Iterable[str], what: str = "") -> Check:
     return lambda name, value: check_known(what or name, value, tuple(known))
 

@@ -23,6 +23,7 @@ from dbull.tables import Feature, SparseProjection, WordCounts
 from dbull.tables.sparse import column_blocks
 
 DOCUMENT, TENSORS = "sparse", "projection"  # names of what is stored
+TEXTS = "texts"  # the document of a model whose columns are words
 NARROW = 256  # columns up to which rows are taken as dense ones
 
 
@@ -155,6 +156,7 @@ def unpack_sparse(
             fail(where, "directions or weights that no data have")
         counts = WordCounts.from_document(values["columns"], f"{where}.columns")
         for cluster in counts.clusters:
-            if not all(i.isdecimal() and int(i) < len(weights) for i in counts.counts(cluster)):
+            columns = () if TEXTS in documents else counts.counts(cluster)
+            if not all(i.isdecimal() and int(i) < len(weights) for i in columns):
                 fail(f"{where}.columns", f"columns of cluster {cluster} that are not there")
     return projection, counts

@@ -31,6 +31,8 @@ from dbull.methods.parameters import ALLOWED, Check, device_for, pack_parameters
 from dbull.methods.sparse import DOCUMENT as SPARSE
 from dbull.methods.sparse import pack_sparse, unpack_sparse
 from dbull.methods.tables import DOCUMENT, pack_table, unpack_table
+from dbull.methods.texts import DOCUMENT as TEXTS
+from dbull.methods.texts import TextReader, pack_texts, unpack_texts
 from dbull.nets.augment import Augmentation
 from dbull.store import Checkpoint, LearnedInput, Loaded, Manifest, ModelFolder
 from dbull.tables import ColumnEncoder, SparseProjection, WordCounts
@@ -139,7 +141,8 @@ class StoredLearner(Stored):
     state_: LearnerState
     column_encoder_: ColumnEncoder  # of tables of mixed columns alone
     projection_: SparseProjection  # of wide sparse matrices alone
-    column_counts_: WordCounts  # the same
+    column_counts_: WordCounts  # the same; of texts, how many of a cluster have each word
+    text_reader_: TextReader  # of texts alone
     exemplars_: Exemplars
     map_: Plane
     elbo_: float
@@ -160,7 +163,13 @@ class StoredLearner(Stored):
         ledger, elbo = self.state_.ledger, getattr(self, "elbo_", None)
         tensors, learner = pack_state(self.state_)
         documents: dict[str, Any] = {"learner": learner, "clusters": ledger.to_json(since=ledger.n_events)}
-        for pack in (pack_table, pack_sparse, pack_exemplars, pack_map):  # of what a model may lack
+        for pack in (
+            pack_table,
+            pack_sparse,
+            pack_texts,
+            pack_exemplars,
+            pack_map,
+        ):  # of what a model may lack
             more, told = pack(self)
             tensors, documents = {**tensors, **more}, {**documents, **told}
         return Checkpoint(
@@ -204,7 +213,11 @@ class StoredLearner(Stored):
         if found is None:
             return n_values
         self.projection_, self.column_counts_ = found
-        return self.projection_.n_columns
+        n_columns, where = self.projection_.n_columns, str(place / f"{TEXTS}.json")
+        reader = unpack_texts(checkpoint.tensors, checkpoint.documents, n_columns, where)
+        if reader is not None:
+            self.text_reader_ = reader
+        return n_columns
 
     def _ledger(self) -> Ledger:
         return self.state_.ledger

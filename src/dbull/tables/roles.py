@@ -43,6 +43,7 @@ PROSE_WORDS = 8.0  # words per value from which it is prose
 ROW_NUMBERS = 20  # rows from which 0, 1, 2, ... is no coincidence
 ID_WORDS = {"id", "ids", "uid", "uuid", "guid", "key", "index", "idx", "pk"}
 CODE_WORDS = {"code", "codes", "type", "kind", "category", "status", "zip", "zipcode", "postcode", "postal"}
+CALENDAR_WORDS = {"year", "quarter", "month", "week", "day", "date"}
 EPOCH_WORDS = {"epoch", "unix", "unixtime", "timestamp"}
 _NAME_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+")
 _DAY_OR_MONTH_FIRST = re.compile(r"[0-9]{1,2}([/.-])[0-9]{1,2}\1[0-9]{2,4}(\s.*)?")
@@ -225,6 +226,9 @@ def _judge_numbers(column: _Column, unreadable: float) -> _Verdict:
         return "key", seen, 0, "a different number in each row, named as an id"
     if is_whole and len(numbers) >= ROW_NUMBERS and numbers[0] in (0, 1) and (np.diff(numbers) == 1).all():
         return "key", seen, 0, "the numbers of the rows"
+    if column.named(CALENDAR_WORDS) and len(numbers) >= ROW_NUMBERS and (np.diff(numbers) >= 0).all():
+        # Like which day a date is, it says only when a row came.
+        return "ignore", seen, 0, "a part of a date that only goes on with the rows"
     if column.named(EPOCH_WORDS) and epoch_of(column.cells):
         return "date", f"{seen} since 1970", unreadable, ""
     if is_whole and column.named(ID_WORDS | CODE_WORDS):

@@ -68,6 +68,12 @@ class WordCounts:
         """Return in how many texts of a cluster each word was found, none too high."""
         return Counter(self._clusters[cluster].counts)
 
+    def only(self, clusters: Iterable[int]) -> "WordCounts":
+        """Return the counts of some clusters."""
+        found = WordCounts(self.most_words)
+        found._clusters = {cluster: self._clusters[cluster] for cluster in clusters}
+        return found
+
     def merge(self, other: "WordCounts") -> None:
         """Add what another has counted."""
         for cluster, words in other._clusters.items():

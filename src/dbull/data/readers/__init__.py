@@ -12,12 +12,15 @@ from typing import BinaryIO
 import numpy as np
 
 from dbull.data.readers.arrow_files import read_arrow, read_arrow_stream, read_parquet, schema_names
+from dbull.data.readers.cell_files import read_cells
 from dbull.data.readers.chunk import Chunk, ReadSettings, joined
 from dbull.data.readers.csv_files import first_line, read_csv, read_csv_stream
 from dbull.data.readers.images import is_picture_folder, read_images
-from dbull.data.readers.json_lines import json_names, read_json_lines, read_json_stream
+from dbull.data.readers.json_lines import json_names, read_json, read_json_lines, read_json_stream
 from dbull.data.readers.numpy_files import read_npy, read_npy_stream, read_npz
 from dbull.data.readers.opening import DAMAGE, PACKED, packed_as, unpacked
+from dbull.data.readers.remote import fetch, is_address
+from dbull.data.readers.text_folders import is_text_folder, read_texts
 from dbull.errors import DataError
 
 Reader = Callable[[Path, ReadSettings], Iterator[Chunk]]
@@ -30,6 +33,8 @@ _READERS: dict[str, Reader] = {
     ".npy": read_npy,
     ".npz": read_npz,
     **{suffix + packed: reader for suffix, reader in _TEXTS.items() for packed in ("", *PACKED)},
+    ".json": read_json,
+    ".h5ad": read_cells,
     ".parquet": read_parquet,
     ".arrow": read_arrow,
     ".feather": read_arrow,
@@ -53,7 +58,8 @@ def read_chunks(
         return _read_stream(stream if stream is not None else sys.stdin.buffer, settings)
     path = find_source(source)
     if path.is_dir():
-        return read_images(path, settings)
+        of_texts = not is_picture_folder(path) and is_text_folder(path)
+        return (read_texts if of_texts else read_images)(path, settings)
     if path.stat().st_size == 0:
         raise DataError(f"{path}: the file is empty")
     for suffix, reader in _READERS.items():
@@ -66,7 +72,11 @@ def read_chunks(
 
 
 def find_source(source: Path | str) -> Path:
-    """Return where a file or a folder lies; refuse what is not there, or neither of them."""
+    """Return where a file or a folder lies, brought here from an address; refuse what is neither of them."""
+    if is_address(source) and not os.path.exists(source):
+        (source, *others) = fetch(source)
+        if others:
+            raise DataError(f"{source.name} and {len(others)} more files are there; name one")
     path = Path(source)
     try:
         path = path.expanduser()
@@ -84,13 +94,15 @@ def expand_sources(sources: Iterable[Path | str]) -> list[Path]:
     """Return files for patterns such as data/*.csv, and for folders that hold tables; others as they are."""
     found: list[Path] = []
     for source in map(Path, sources):
-        if has_magic(str(source)) and not os.path.exists(source):
+        if is_address(source) and not os.path.exists(source):
+            found += fetch(source)
+        elif has_magic(str(source)) and not os.path.exists(source):
             matches = sorted(map(Path, glob(str(source.expanduser()), recursive=True)))
             if not matches:
                 raise DataError(f"{source}: no file matches this pattern")
             found += matches
         elif os.path.isdir(source) and not is_picture_folder(source):
-            tables = sorted(path for path in source.iterdir() if path.name.lower().endswith(SUFFIXES))
+            tables = sorted(path for path in source.rglob("*") if path.name.lower().endswith(SUFFIXES))
             found += [path for path in tables if path.is_file() and not path.name.startswith(".")] or [source]
         else:
             found.append(source)

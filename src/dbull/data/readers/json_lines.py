@@ -1,4 +1,4 @@
-"""JSON lines in chunks: an object in each line, whose fields are the cells of a row."""
+"""JSON lines in chunks: an object in each line, whose fields are the cells of a row. Lists of objects too."""
 
 import io
 import json
@@ -14,6 +14,7 @@ from dbull.data.readers.csv_files import bounded_lines
 from dbull.data.readers.opening import DAMAGE, open_bytes
 from dbull.errors import DataError
 
+MOST_BYTES = 1 << 28  # of a list
 TEXT = "text"  # the column of lines that are texts alone
 
 
@@ -21,6 +22,19 @@ def read_json_lines(path: Path, settings: ReadSettings) -> Iterator[Chunk]:
     """Yield the rows of a .jsonl file, packed or not."""
     with open_bytes(path, settings) as stream:
         yield from read_json_stream(stream, settings, str(path))
+
+
+def read_json(path: Path, settings: ReadSettings) -> Iterator[Chunk]:
+    """Yield the rows of a .json file, a list of objects, which must fit into memory."""
+    if path.stat().st_size > MOST_BYTES:
+        raise DataError(f"{path}: more than {MOST_BYTES:,} bytes are too much at once; make it JSON lines")
+    try:
+        rows = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: is not JSON ({error!s:.100})") from error
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise DataError(f"{path}: must be a list of objects with named fields")
+    yield from _chunks(iter(rows), settings, str(path))
 
 
 def read_json_stream(stream: Any, settings: ReadSettings, where: str) -> Iterator[Chunk]:
