@@ -37,6 +37,7 @@ SETTINGS: dict[str, Reader] = {  # what the manifest of a learner has
     "reading": mapping,
     "elbo": or_none(number),
 }
+N_WORDS = 8  # by which a cluster of texts is told
 N_KEYS = 5  # of exemplars of a cluster that are kept in any case
 EXEMPLARS = "exemplars"  # the document of them
 EXEMPLAR: dict[str, Reader] = {"cluster": whole, "key": text, "depth": number, "row": truth}
@@ -87,11 +88,34 @@ def list_clusters(folder: ModelFolder, generation: int | None = None) -> list[di
     for cluster in ledger.living_ids:
         mine = [place for place, owner in enumerate(owners) if owner == cluster]
         spreads[cluster] = spread_of(*(part[mine] for part in parts if part is not None))
-    keys = _exemplars(folder, manifest, ledger)
+    keys, words = _exemplars(folder, manifest, ledger), _words(folder, manifest, ledger)
     return [
-        {**row, "spread": spreads.get(row["id"]), "exemplars": keys.get(row["id"], [])}
+        {
+            **row,
+            **({} if words is None else {"words": words.get(row["id"], [])}),
+            "spread": spreads.get(row["id"]),
+            "exemplars": keys.get(row["id"], []),
+        }
         for row in ledger.table()
     ]
+
+
+def _words(folder: ModelFolder, manifest: Manifest, ledger: Ledger) -> dict[int, list[str]] | None:
+    """Return the words that set clusters apart; None if the model reads no texts."""
+    if "texts.json" not in manifest.files:
+        return None
+    from dbull.tables.word_counts import WordCounts
+
+    where = str(folder.folder(manifest.generation) / "sparse.json")
+    stored = mapping(read_document(folder.path, manifest, "sparse"), where)
+    counts = WordCounts.from_document(stored.get("columns"), f"{where}.columns")
+    for cluster in counts.clusters:
+        if cluster not in ledger:
+            fail(where, f"words of cluster {cluster}, which is not there")
+        into = int(ledger.resolve([cluster])[0])
+        if into != cluster:
+            counts.join(cluster, into)
+    return {cluster: [word for word, _ in counts.top_words(cluster, N_WORDS)] for cluster in counts.clusters}
 
 
 def _exemplars(folder: ModelFolder, manifest: Manifest, ledger: Ledger) -> dict[int, list[str]]:
