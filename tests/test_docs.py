@@ -38,6 +38,24 @@ def test_files_tutorial(tmp_path, monkeypatch):
     assert "vibration" in Path("machine.html").read_text(encoding="utf-8")
 
 
+def test_tables_tutorial(tmp_path, monkeypatch, capsys, quick_learning):
+    pytest.importorskip("pandas")
+    monkeypatch.chdir(tmp_path)
+    run_page("docs/tutorials/tables.md")
+    with open("orders.csv", encoding="utf-8") as file:
+        assert len(list(csv.DictReader(file))) == 400
+    assert "paid_after" in Path("shop.html").read_text(encoding="utf-8")
+
+
+def test_text_tutorial(tmp_path, monkeypatch, capsys, quick_learning):
+    monkeypatch.chdir(tmp_path)
+    run_page("docs/tutorials/text.md")
+    with open("groups.csv", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert (rows[0]["key"], len(rows)) == ("0000.txt", 400)
+    assert "toner" in Path("tickets.html").read_text(encoding="utf-8")
+
+
 def test_readme_python(tmp_path, monkeypatch, quick_learning):
     """Days are digits enlarged to the size that the example names; learned in a few epochs."""
     monkeypatch.chdir(tmp_path)
@@ -50,6 +68,10 @@ def test_readme_python(tmp_path, monkeypatch, quick_learning):
 
     days = {"monday": of(0, 1), "tuesday": of(4, 6), "wednesday": of(0, 1), "more": of(7, n=60)}
     names = dict(days)
+    rng = np.random.default_rng(0)
+    for day in ("monday", "tuesday", "wednesday"):
+        lines = [f"{rng.normal(20):.1f},{'card' if i % 2 else ''},2024-05-0{1 + i % 9}" for i in range(60)]
+        (tmp_path / f"{day}.csv").write_text("\n".join(["price,payment,date", *lines]))
     for block in re.findall(r"```python\n(.*?)```", text_of("README.md"), re.DOTALL):
         exec(block, names)
     assert (tmp_path / "model").is_dir()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from dbull.errors import DataError, DbullError, NumericalError
 
 if TYPE_CHECKING:
+    from dbull.methods.cells import cells, to_anndata
     from dbull.methods.competitors.curl import CURL
     from dbull.methods.competitors.dec import DEC
     from dbull.methods.competitors.vade import VaDE
@@ -25,7 +26,9 @@ __all__ = [
     "DbullError",
     "NumericalError",
     "VaDE",
+    "cells",
     "load",
+    "to_anndata",
 ]
 
 logging.getLogger("dbull").addHandler(logging.NullHandler())  # whoever wants to hear it says so
@@ -37,7 +40,9 @@ MODULES = {
     "DPMixture": "dp_mixture",
     "VAEDP": "competitors.vae_dp",
     "VaDE": "competitors.vade",
+    "cells": "cells",
     "load": "storage",
+    "to_anndata": "cells",
 }
 
 

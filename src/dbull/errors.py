@@ -58,6 +58,10 @@ class MethodError(DbullError, RuntimeError):
     """A clustering method broke its contract: ids of the wrong shape, or another answer when repeated."""
 
 
+class TableNotice(UserWarning):
+    """Something that a user should know about a table: columns left out, new or absent, values not read."""
+
+
 def check_known(kind: str, name: str, known: Collection[str]) -> None:
     """Refuse a name that is not among `known`, and offer the nearest that is."""
     if name not in known:

@@ -251,8 +251,12 @@ def test_a_variable_that_is_nearly_a_setting_is_refused(place, monkeypatch):
 
 def test_a_folder_of_tables_is_told_from_images(place):
     (place / "inbox").mkdir()
+    (place / "inbox" / "note.txt.bak").touch()
+    assert "no tables and no images" in run("learn", place / "model", place / "inbox", code=3).stderr
     shutil.copy(place / "tuesday.csv", place / "inbox")
-    assert "watching the folder" in run("learn", place / "model", place / "inbox", code=3).stderr
+    assert "tuesday.csv" in run("learn", place / "model", place / "inbox", "--dry-run", "-q").stdout
+    assert "tuesday.csv" in run("learn", place / "model", f"{place}/inbox/*.c?v", "--dry-run", "-q").stdout
+    assert "no file matches" in run("learn", place / "model", f"{place}/inbox/*.tsv", code=3).stderr
 
 
 def test_an_array_is_named_as_the_command_line_has_it(place):

@@ -239,14 +239,14 @@ def test_a_folder_goes_on_after_a_stop(tmp_path):
 def test_an_image_that_is_rewritten_while_its_folder_is_read_is_not_learned(tmp_path, monkeypatch):
     shots = tmp_path / "shots"
     draw(shots, range(20))
-    real = contents.survey_images
+    real = contents.survey_folder
 
     def survey_then_rewrite(folder):
         found = real(folder)
         shutil.copy(shots / "1-1.png", shots / "0-0.png")
         return found
 
-    monkeypatch.setattr("dbull.ingest.sources.survey_images", survey_then_rewrite)
+    monkeypatch.setattr("dbull.ingest.sources.survey_folder", survey_then_rewrite)
     assert "0-0.png: has changed" in run("learn", tmp_path / "model", shots, *FLAGS, code=3).stderr
 
 
@@ -265,11 +265,11 @@ def test_watch_goes_past_a_file_on_which_learning_fails(place, monkeypatch):
         iter([NumericalError("left the range"), None, DataError("cannot be learned")]),
     )
 
-    def failing(self, *arguments):
+    def failing(self, *arguments, **keys):
         error = next(fails, None)
         if error is not None:
             raise error
-        return real(self, *arguments)
+        return real(self, *arguments, **keys)
 
     monkeypatch.setattr(DBULL, "partial_fit", failing)
     result = run("watch", place / "model", place / "inbox", "--once", "-q", code=3)

@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import dbull
+from dbull import DBULL
 from dbull.cli import app
 from dbull.errors import ModelFileError
 from dbull.methods.listing import list_clusters, told_events
@@ -52,7 +53,7 @@ def test_listing_and_naming_need_no_torch(model, tmp_path):
     model.save(path)
     commands = [
         ("clusters", path, "--json"),
-        ("clusters", path, 1),
+        ("clusters", path, "--all"),  # with an id it explains, which needs the model
         ("events", path),
         ("history", path),
         ("rename", path, 1, "heels"),
@@ -134,3 +135,19 @@ def test_documents_that_contradict_each_other_are_refused(model, tmp_path, wrong
     forged.commit(replace(content, documents=documents, events=()), None)
     with pytest.raises(ModelFileError, match=r"learner\.json"):
         list_clusters(forged)
+
+
+def test_words_and_exemplars_are_listed_as_the_model_tells_them(tmp_path, quick_module):
+    def told(rows):
+        return [{name: row[name] for name in ("id", "words", "exemplars")} for row in rows]
+
+    topics = [f"{a} {b} orbit rocket" for a in "abcdefgh" for b in ("moon", "mars", "star")]
+    others = [f"{a} {b} puck goalie" for a in "abcdefgh" for b in ("team", "season", "ice")]
+    texts = DBULL(kind="text", random_state=0, epochs=3, joint_epochs=1).fit(topics + others)
+    texts.save(tmp_path / "texts")
+    listed = told(list_clusters(ModelFolder(tmp_path / "texts")))
+    assert listed == told(texts.clusters_)
+    assert listed[0]["words"] or listed[0]["exemplars"]
+    if texts.n_clusters_ > 1:
+        texts.merge_clusters(texts.cluster_ids_.tolist()[:2]).save(tmp_path / "texts")
+        assert told(list_clusters(ModelFolder(tmp_path / "texts"))) == told(texts.clusters_)

@@ -111,7 +111,7 @@ class TestStreams:
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("a.xlsx", "unknown kind of file; known are .npy"), ("none.csv", "no such file or folder")],
+    [("a.xlsx", "unknown kind of file; known are .csv"), ("none.csv", "no such file or folder")],
 )
 def test_unknown_and_missing_files(tmp_path, name, message):
     (tmp_path / "a.xlsx").write_bytes(b"PK")

@@ -1,5 +1,7 @@
 """Islands of the graph become components, however few their rows are; copies and old components do not."""
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 
@@ -81,6 +83,17 @@ def test_few_rows_copies_and_old_components_stay():
     rows, which = heaps((200, 40))
     fit, points = one_component(rows, established=True)
     assert fit.apart(which, 16, points) is fit  # an old component has rows that are not here
+
+
+def test_a_component_that_is_no_first_choice_has_no_islands():
+    rows, which = heaps((200, 40))
+    fit, points = one_component(rows)
+    memory = fit.memory.coarse()
+    memory.add_components(1)
+    thin = torch.tensor([[0.9, 0.1]]).expand(len(rows), 2)
+    memory.refill([summarize(thin.double().log(), points)])
+    both = replace(fit, memory=memory, posterior=global_step(fit.prior, memory.total), responsibilities=thin)
+    assert both.apart(which, 16, points).memory.n_components == 3
 
 
 def test_fifty_rows_far_from_twenty_thousand_are_a_cluster():

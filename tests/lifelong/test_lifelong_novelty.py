@@ -72,6 +72,21 @@ def test_without_a_limit_nothing_is_strange():
     assert calibration_of([1.0, 2.0, 3.0]).threshold(math.inf) == -math.inf
 
 
+@pytest.mark.parametrize("n_dims", [1, 2, 5, 10, 40])
+@pytest.mark.parametrize("n_std", [2.0, 3.0])
+def test_with_the_peak_as_many_rows_are_strange_whatever_the_dimensions(n_dims, n_std):
+    """Depths of a Gaussian are gamma distributed, with half its dimensions as the shape."""
+    depths = stats.gamma(n_dims / 2).ppf((np.arange(20_000) + 0.5) / 20_000)
+    found = -Calibration.of(torch.tensor(-depths), torch.tensor(depths)).threshold(n_std, peak=0.0)
+    assert stats.gamma(n_dims / 2).sf(found) == pytest.approx(stats.norm.sf(n_std), rel=0.2)
+
+
+def test_without_a_peak_above_it_the_threshold_is_as_ever():
+    scores = calibration_of([1.0, 2.0, 3.0])
+    assert scores.threshold(3.0, peak=1.5) == scores.threshold(3.0)
+    assert scores.threshold(math.inf, peak=9.0) == -math.inf
+
+
 # Scores.
 
 

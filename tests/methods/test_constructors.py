@@ -39,7 +39,9 @@ PARAMETERS = {
         **{**NETWORKS, **MIXTURE, "objective": "default", "encoder": "auto", "front_end": "auto"},
         **dict.fromkeys(("neighbourhood", "n_neighbors", "join", "pooling", "joint_epochs"), "auto"),
         **dict.fromkeys(("replay", "n_replay", "consistency", "carry", "novelty", "freeze"), "auto"),
-        **{"resolution": "normal", "use_encoder_variance": False, "strict_scale": False, "threads": "auto"},
+        **{"resolution": "normal", "use_encoder_variance": False, "strict_scale": False, "keep_exemplars": 0},
+        "columns": None,
+        "threads": "auto",
         "n_neighbours": "deprecated",
     },
 }

@@ -75,7 +75,7 @@ def test_not_finite(fitted, X, value, name, method):
 
 def test_not_finite_in_a_named_column(X):
     table = pd.DataFrame(X, columns=[f"dose {i}" for i in range(12)])
-    table.loc[3, "dose 4"] = np.nan
+    table.loc[3, "dose 4"] = np.inf  # NaN is what tables have for missing
     with pytest.raises(DataError, match=r"row 3, column 4 \('dose 4'\)"):
         DBULL(**QUICK).fit(table)
 
@@ -128,8 +128,10 @@ def test_image_shape_that_does_not_fit(X, shape):
     [
         ("objective", "papr"),
         ("objective", None),
-        ("kind", "text"),
+        ("kind", "words"),
         ("kind", 3),
+        ("columns", "shop"),
+        ("columns", {3: "category"}),
         ("encoder", "transformer"),
         ("encoder", None),
         ("image_shape", "34"),

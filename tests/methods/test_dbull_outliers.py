@@ -185,3 +185,21 @@ def test_models_that_keep_nothing_say_so():
     model = DBULL(random_state=0, objective="paper", epochs=1, joint_epochs=1, hidden_dims=(8,)).fit(X)
     with pytest.raises(ValueError, match="replay='imprints'"):
         model.novelty_scores(X)
+
+
+@pytest.mark.parametrize("width", [1, 2, 5])
+def test_narrow_tables_have_the_same_scale(width):
+    """As many rows of a cluster are strange as the scale says, also after further arrivals."""
+    rng = np.random.default_rng(width)
+    centres = np.linspace(0, 60, 3)[:, None] * np.ones(width)
+    model = DBULL(random_state=0)
+    for _ in range(3):
+        model.partial_fit(blobs(rng, centres, 400))
+    asked = blobs(rng, centres, 4000)
+    shares = model.novelty_scores(asked)
+    for level in (0.05, 0.1):
+        assert (shares <= level).mean() == pytest.approx(
+            level, rel=0.3
+        )  # of far clusters, what is usual may be told as 1
+    assert (model.predict(asked, outliers="flag") < 0).mean() < 0.005  # one of 40 as if scores were normal
+    assert (model.predict(asked + 6.0, outliers="flag") < 0).mean() > 0.95

@@ -74,28 +74,10 @@ def test_course_is_what_the_events_say(model, data):
     assert data.arrivals[1].novel_share == events[1].evidence["novel_share"]
 
 
-def test_strongest_columns_are_those_that_differ_in_units_of_spread(data, frames, model):
-    rows = np.concatenate([frame.to_numpy() for frame in frames])
-    mean, std = rows.mean(0), rows.std(0)
-    names = list(frames[0].columns)
+def test_traits_are_those_of_the_model(data, model):
     for cluster in data.clusters:
-        deviations = (model.prototype(cluster.id) - mean) / std
-        told = {feature.name: feature for feature in cluster.features}
-        assert set(told) == set(names)
-        for i, name in enumerate(names):
-            assert told[name].value == pytest.approx(model.prototype(cluster.id)[i])
-            assert told[name].deviation == pytest.approx(deviations[i], abs=0.25)
-        sizes = [abs(feature.deviation) for feature in cluster.features]
-        assert sizes == sorted(sizes, reverse=True)
-    assert by_id(data)[2].features[0].name == "height"  # 20 above most, while the others are near the average
-
-
-def test_constant_column_makes_no_cluster_stand_out(frames):
-    frame = frames[0].assign(width2=7.0)
-    report = build_report(DBULL(random_state=0).fit(frame))
-    for cluster in report.clusters:
-        deviation = next(f.deviation for f in cluster.features if f.name == "width2")
-        assert abs(deviation) < 1.0
+        assert cluster.traits == model.explain(cluster.id).traits
+    assert by_id(data)[0].traits[0].column == "height"  # 20 below two of three blobs, which have more rows
 
 
 def test_neighbours_are_the_nearest_centres(model, data):
@@ -134,7 +116,7 @@ def test_one_column_and_one_cluster_are_enough():
     report = build_report(DBULL(random_state=0).fit(rows))
     assert report.n_clusters == 1
     assert report.clusters[0].neighbours == ()
-    assert report.clusters[0].features[0].name == "column 0"
+    assert report.clusters[0].traits == ()  # there are no others
     assert report.code_map.shown_share == pytest.approx(1.0)
 
 
@@ -147,7 +129,7 @@ def test_prototypes_are_the_decoded_centres(image_model, image_data):
         codes = image_model.sample_codes(120, cluster.id, random_state=cluster.id)[0]
         sample = (image_model.inverse_transform(codes[:1])[0] - low) / (high - low) * 255
         np.testing.assert_allclose(cluster.samples[0], sample.clip(0, 255).reshape(8, 8), atol=0.51)
-        assert cluster.features == ()
+        assert cluster.traits == ()
 
 
 def test_report_takes_nothing_from_the_random_state_of_the_model(frames):

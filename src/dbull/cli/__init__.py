@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from typer import Exit, Option, Typer
 from typer.core import TyperGroup
 
-from dbull.cli import bench, clusters, data, demo, history, learn, predict, setup
+from dbull.cli import bench, clusters, data, demo, history, learn, map, predict, setup
 from dbull.cli.exits import exit_codes
 from dbull.cli.output import say
 
@@ -43,6 +43,7 @@ for _command in (
     *(predict.report, setup.doctor, bench.bench),
 ):
     app.command()(_command)
+app.command("map")(map.map_rows)
 app.add_typer(data.app, name="data")
 
 

@@ -48,7 +48,10 @@ def clusters(
         _show_one(model, rows, cluster, generation, as_json)
         return
     shown = [row for row in rows if everything or row["status"] in ("active", "retired")]
-    show_rows(shown, (*COLUMNS, "merged_into") if everything else COLUMNS, as_json)
+    told = (*COLUMNS, "words") if shown and "words" in shown[0] else COLUMNS
+    if not as_json:
+        shown = [{**row, "words": " ".join(row.get("words", ()))} for row in shown]
+    show_rows(shown, (*told, "merged_into") if everything else told, as_json)
 
 
 def events(
@@ -155,11 +158,20 @@ def _show_one(
     if record is None:
         raise SettingsError(f"no cluster has the id {cluster}; `dbull clusters {model} --all` lists them")
     found = [e for e in told_events(ModelFolder(model), generation) if cluster in e["clusters"]]
+    explanation = None
+    if record["status"] != "merged":
+        from dbull.ingest import open_model
+
+        explanation = open_model(model, generation)[0].explain(cluster)
     if as_json:
-        show_json({**record, "events": found})
+        told = None if explanation is None else asdict(explanation)
+        show_json({**record, "events": found, "explanation": told})
         return
     for field, value in record.items():
-        say(f"{field:<12}{'-' if value is None else value}")
+        shown = ", ".join(map(str, value)) if isinstance(value, list) else value
+        say(f"{field:<12}{'-' if shown is None or shown == '' else shown}")
+    for line in () if explanation is None else explanation.lines():
+        say(line)
     show_table(_told(found), EVENT_COLUMNS)
 
 

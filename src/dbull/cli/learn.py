@@ -101,6 +101,9 @@ def learn(
     Examples: `dbull learn model monday.csv`, `dbull learn model tuesday.parquet --fail-on new-cluster`,
     `dbull learn model digits.npy --set image_shape=[8,8] --set epochs=20`
     """
+    from dbull.data.readers import expand_sources
+
+    data = expand_sources(data)
     check_files(None, data)
     settings = options.settings()
     from dbull.ingest import Learner
@@ -226,6 +229,8 @@ class _Shown:
     def show(self, arrivals: "Iterable[Learned]") -> None:
         for learned in arrivals:
             self._teller.clear()
+            for notice in learned.notices:
+                say(f"note: {learned.name}: {notice}", err=True)
             try:
                 if self._as_json:
                     show_json(_for_programs(learned), line=True)

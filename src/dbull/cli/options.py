@@ -19,7 +19,9 @@ Model = Annotated[Path, Argument(metavar="MODEL", help="Folder of the model.")]
 Data = Annotated[
     list[Path],
     Argument(
-        metavar="DATA...", help=".parquet .arrow .feather .csv .csv.gz .npy .npz, or a folder of images."
+        metavar="DATA...",
+        help=".csv .tsv .jsonl (also .gz .bz2 .zst) .parquet .arrow .feather .npy .npz, a folder of these or "
+        "of images, a pattern such as 'data/*.csv'.",
     ),
 ]
 Key = Annotated[str | None, Option("--key", help="Column that names the rows; it is not learned.")]

@@ -1,33 +1,27 @@
 """``dbull predict``, ``preview`` and ``report``: what a model says about files and itself, unchanged."""
 
-import csv
-import io
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import IO, TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
+from dbull.cli.input_columns import InputColumns
 from dbull.cli.options import AsJson, Data, Generation, Key, Model, Quiet, check_files, check_folder
-from dbull.cli.output import printable, rows_per_cluster, say, show_json, show_table
+from dbull.cli.output import rows_per_cluster, say, show_json, show_table
 from dbull.cli.progress import SECONDS_BETWEEN_LINES, Pace, learning_progress
+from dbull.cli.table_files import Columns, table_writer
 from dbull.documents import as_text
 from dbull.errors import SettingsError
-from dbull.writing import check_place, now, replacing
+from dbull.writing import check_place, now
 
 if TYPE_CHECKING:
     from dbull.data.readers import Chunk
     from dbull.methods.dbull import DBULL
 
-Columns = dict[str, list[Any]]
-TEXTS = ("file", "key", "name")  # columns of other people's text
 OUTLIER = {"cluster": -1, "name": "", "status": "outlier"}
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # with which spreadsheets let one begin
 
 
 def predict(
@@ -44,6 +38,12 @@ def predict(
     flag_outliers: Annotated[
         bool, Option("--flag-outliers", help="Cluster -1 for rows that every cluster finds strange.")
     ] = False,
+    append: Annotated[
+        bool, Option("--append", help="Keep the columns of the files; answers come behind them.")
+    ] = False,
+    scores: Annotated[
+        bool, Option("--scores/--no-scores", help="Without probability, log density and novelty: faster.")
+    ] = True,
     quiet: Quiet = False,
 ) -> None:
     """Write for each row its cluster: id, name, status, probability, log density and novelty.
@@ -55,8 +55,11 @@ def predict(
 
     Example: `dbull predict model today.csv -o today-clusters.parquet --flag-outliers`
     """
+    from dbull.data.readers import expand_sources
+
+    data = expand_sources(data)
     check_files(model, data)
-    from dbull.ingest import Input, open_model, without_name_warnings
+    from dbull.ingest import Input, open_model, rows_for, telling_notices
 
     suffix = None if out is None else out.suffix.lower()
     if suffix not in (None, ".csv", ".parquet"):
@@ -71,19 +74,25 @@ def predict(
         reading = replace(reading, key=key)
     known = {row["id"]: row for row in learner.clusters_}
     n_rows, started, pace = 0, perf_counter(), Pace()
-    with _writer(out, safe_csv) as write, without_name_warnings():
+    notices: dict[str, None] = {}
+    with table_writer(out, safe_csv) as write, telling_notices(notices.setdefault):
         for path in data:
+            columns = InputColumns(path, reading.header) if append else None
             for chunk in Input(path, learner, reading, key is None).chunks():
-                answers = _answers(learner, known, chunk, path if len(data) > 1 else None)
+                rows = learner.encoded(rows_for(chunk.x, reading))
+                named = path if len(data) > 1 else None
+                answers = _answers(learner, known, replace(chunk, x=rows), named, scores)
                 if flag_outliers:
-                    is_outlier = learner.predict(chunk.x, outliers="flag") < 0
+                    is_outlier = learner.predict(rows, outliers="flag") < 0
                     for name, flag in OUTLIER.items():
                         cells = zip(answers[name], is_outlier, strict=True)
                         answers[name] = [flag if outlier else cell for cell, outlier in cells]
-                write(answers)
+                write(answers if columns is None else columns.beside(answers, reading.key))
                 n_rows += len(chunk.x)
                 if not quiet and pace.due(SECONDS_BETWEEN_LINES):
                     say(f"{n_rows:,} rows, {n_rows / (perf_counter() - started):,.0f} rows/s", err=True)
+    for notice in notices:
+        say(f"note: {notice}", err=True)
     if not quiet:
         seconds = max(perf_counter() - started, 1e-9)
         say(f"{n_rows:,} rows in {seconds:.1f} s ({n_rows / seconds:,.0f} rows/s)", err=True)
@@ -96,20 +105,26 @@ def preview(model: Model, data: Data, as_json: AsJson = False, quiet: Quiet = Fa
 
     Example: `dbull preview model wednesday.csv`
     """
-    check_files(model, data)
-    import numpy as np
+    from dbull.data.readers import expand_sources
 
-    from dbull.ingest import Input, open_model, without_name_warnings
+    data = expand_sources(data)
+    check_files(model, data)
+    from dbull.data.readers.chunk import joined
+    from dbull.ingest import Input, open_model, rows_for, telling_notices
 
     learner, reading = open_model(model)
     found: list[dict[str, Any]] = []
     for path in data:
         chunks = Input(path, learner, reading, key_optional=True).chunks()
-        rows = np.concatenate([chunk.x for chunk in chunks])
-        with without_name_warnings(), learning_progress(quiet) as teller:
+        read = rows_for(joined([chunk.x for chunk in chunks]), reading)
+        notices: dict[str, None] = {}
+        with telling_notices(notices.setdefault), learning_progress(quiet) as teller:
+            rows = learner.encoded(read)
             if teller.tell is not None:
                 learner.callback = partial(teller.tell, path.name)
             plan = learner.preview(rows)
+        for notice in notices:
+            say(f"note: {path.name}: {notice}", err=True)
         found.append(
             {
                 "file": str(path),
@@ -173,10 +188,21 @@ def _same(out: Path, path: Path) -> bool:
         return False
 
 
-def _answers(model: "DBULL", known: dict[int, Any], chunk: "Chunk", path: Path | None) -> Columns:
-    proba = model.predict_proba(chunk.x)
-    best = proba.argmax(1)
-    ids = model.cluster_ids_[best].tolist()
+def _answers(
+    model: "DBULL", known: dict[int, Any], chunk: "Chunk", path: Path | None, scores: bool
+) -> Columns:
+    told: Columns = {}
+    if scores:
+        proba = model.predict_proba(chunk.x)
+        best = proba.argmax(1)
+        ids = model.cluster_ids_[best].tolist()
+        told = {
+            "probability": proba[range(len(ids)), best].tolist(),
+            "log_density": model.score_samples(chunk.x).tolist(),
+            **({"novelty": model.novelty_scores(chunk.x).tolist()} if model.tells_novelty else {}),
+        }
+    else:
+        ids = model.predict(chunk.x).tolist()
     return {
         **({} if path is None else {"file": [as_text(path)] * len(ids)}),
         **({} if chunk.keys is None else {"key": [as_text(key) for key in chunk.keys.tolist()]}),
@@ -184,73 +210,5 @@ def _answers(model: "DBULL", known: dict[int, Any], chunk: "Chunk", path: Path |
         "cluster": ids,
         "name": [known[i]["name"] or "" for i in ids],
         "status": [known[i]["status"] for i in ids],
-        "probability": proba[range(len(ids)), best].tolist(),
-        "log_density": model.score_samples(chunk.x).tolist(),
-        **({"novelty": model.novelty_scores(chunk.x).tolist()} if model.tells_novelty else {}),
+        **told,
     }
-
-
-@contextmanager
-def _writer(out: Path | None, safe: bool) -> Iterator[Callable[[Columns], None]]:
-    """Yield a function that writes a piece of the table; the file gets its name when all is written."""
-    changes = [harmless] if safe else []
-    if out is None:
-        if sys.stdout is None:  # closed before we began
-            yield lambda columns: None
-            return
-        # A pipe gets texts as they are: keys are there to find rows again.
-        yield _csv_writer(sys.stdout, [*([printable] if sys.stdout.isatty() else []), *changes])
-        return
-    with replacing(out) as handle:
-        if out.suffix.lower() == ".csv":
-            text = io.TextIOWrapper(handle, encoding="utf-8", newline="")
-            yield _csv_writer(text, changes)
-            text.flush()
-            text.detach()
-        else:
-            with _parquet_writer(handle, str(out)) as write:
-                yield write
-
-
-def harmless(cell: str) -> str:
-    """Return a text that spreadsheets take for a text and not for a formula; numbers stay numbers."""
-    if not cell.startswith(FORMULA):
-        return cell
-    try:
-        float(cell)
-    except ValueError:
-        return f"'{cell}"
-    return cell
-
-
-def _csv_writer(handle: Any, changes: Sequence[Callable[[str], str]]) -> Callable[[Columns], None]:
-    writer, begun = csv.writer(handle, lineterminator="\n"), False
-
-    def write(columns: Columns) -> None:
-        nonlocal begun
-        if not begun:
-            writer.writerow(columns)
-            begun = True
-        for change in changes:
-            columns = columns | {name: list(map(change, columns[name])) for name in TEXTS if name in columns}
-        writer.writerows(zip(*columns.values(), strict=True))
-
-    return write
-
-
-@contextmanager
-def _parquet_writer(handle: IO[bytes], where: str) -> Iterator[Callable[[Columns], None]]:
-    from dbull.data.readers.chunk import need_pyarrow
-
-    pyarrow = need_pyarrow(where)
-    with ExitStack() as opened:
-        writer: Any = None
-
-        def write(columns: Columns) -> None:
-            nonlocal writer
-            table = pyarrow.table(columns)
-            if writer is None:
-                writer = opened.enter_context(pyarrow.parquet.ParquetWriter(handle, table.schema))
-            writer.write_table(table)
-
-        yield write

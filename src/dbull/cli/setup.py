@@ -6,6 +6,9 @@ import os
 import platform
 import re
 import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,8 +26,14 @@ EXTRAS = {
     "matplotlib": ("plot", "figures"),
     "umap": ("umap", "maps by UMAP"),
     "PIL": ("vision", "folders of images"),
+    "fsspec": ("remote", "addresses such as s3://"),
+    "anndata": ("cells", ".h5ad files"),
 }
-_NAMES_ROWS = re.compile(r"(^|_)(id|uuid|guid|key|index)$|^unnamed: 0$|^$", re.IGNORECASE)
+LOOKED_AT = 10_000  # rows
+ROLES_TOLD = """\
+# Columns, as their first rows look: role, then type, missing share, and what of it is learned. To give one
+# another role, take its # away: "number", "flag", "category", "date", "text", "vector", "key" or "ignore".\
+"""
 TEMPLATE = """\
 # Settings of a dbull model; use it with: dbull learn MODEL DATA --config dbull.toml
 # What stands behind a # is not set; take the # away to set it. A flag wins over a variable such as
@@ -33,8 +42,8 @@ TEMPLATE = """\
 # What rows are: "images", "dense", "sparse", or "auto".
 {kind}
 {image_shape}
-# Columns to use, all if absent; and the column that names rows, which is not learned.
 {columns}
+# The column that names rows, which is not learned.
 {key}
 # Rows that are learned at once; longer files are several arrivals.
 #arrival_rows = 10000
@@ -60,10 +69,14 @@ def init(
     """
     guessed = {} if data is None else _guess(data)
     shape, columns = guessed.get("image_shape"), guessed.get("columns")
+    said = "# Columns to use, all if absent.\n"
+    said += '#columns = ["a", "b"]' if columns is None else f"#columns = {_toml(columns)}"
+    if "roles" in guessed:
+        said = "\n".join([ROLES_TOLD, *guessed["roles"]])
     lines = {
         "kind": f'kind = "{guessed["kind"]}"' if guessed else '#kind = "auto"',
         "image_shape": "#image_shape = [28, 28]" if shape is None else f"image_shape = {shape}",
-        "columns": '#columns = ["a", "b"]' if columns is None else f"#columns = {_toml(columns)}",
+        "columns": said,
         "key": f"key = {_toml(guessed['key'])}" if "key" in guessed else '#key = "id"',
     }
     say(TEMPLATE.format(**lines).rstrip("\n"), lines=True)
@@ -111,21 +124,22 @@ def _guess(data: Path) -> dict[str, Any]:
     """Tell kind, shape of images, columns and key from the first rows."""
     from dbull.data.readers import ReadSettings, find_source, read_chunks, table_names
     from dbull.errors import DataError
+    from dbull.tables import proposed_keys
 
-    guessed: dict[str, Any] = {}
-    data = find_source(data)
-    first = next(iter(table_names(data) or ()), None)
-    # Numbers that name rows, and not what is in them, would be learned.
-    key = first if first is not None and _NAMES_ROWS.search(first) else None
+    data = data if str(data) == "-" else find_source(data)
+    look = ReadSettings(chunk_rows=LOOKED_AT)
+    if str(data) == "-":  # which can be looked at only once
+        return _guess_columns(next(read_chunks(data, replace(look, mixed=True))).x.columns)
     try:
-        chunk = next(read_chunks(data, ReadSettings(chunk_rows=1000, key=key)))
-    except DataError:
-        if first is None or key is not None:
-            raise
-        key = first  # no numbers: most often what the row is called; then its column has a name, as all have
-        chunk = next(read_chunks(data, ReadSettings(chunk_rows=1000, key=key)))
-    if key is not None:
-        guessed["key"] = key
+        chunk = next(read_chunks(data, look))
+    except DataError as error:
+        first = next(iter(table_names(data) or ()), None)
+        for key in dict.fromkeys((None, first)):  # a name that is asked for tells a header from a row
+            with suppress(DataError):
+                chunk = next(read_chunks(data, replace(look, mixed=True, key=key)))
+                return _guess_columns(chunk.x.columns) | ({} if key is None else {"key": key})
+        raise error
+    guessed: dict[str, Any] = {}
     shape = list(chunk.sample_shape)
     if data.is_dir():  # whose readers have the channels of colours first
         guessed |= {"kind": "images", "image_shape": [*shape[-2:], *shape[:-2]]}
@@ -136,7 +150,39 @@ def _guess(data: Path) -> dict[str, Any]:
         guessed["kind"] = "sparse" if mostly_zero else "dense"
     if chunk.names is not None:
         guessed["columns"] = list(chunk.columns)
+        keys = proposed_keys(next(read_chunks(data, replace(look, mixed=True))).x.columns)
+        if keys and len(keys) < len(chunk.columns):
+            guessed["key"] = keys[0]
+            guessed["columns"] = [name for name in chunk.columns if name not in keys]
     return guessed
+
+
+def _guess_columns(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Propose a role for each column of a table that is not numbers alone."""
+    from dbull.tables import propose_roles
+
+    roles = propose_roles(columns)
+    lines = [
+        (
+            f"#columns.{_toml_key(role.name)} = {_toml(role.role)}",
+            f"{role.seen.removesuffix(' as text')}, {100 * role.missing_share:.3g} % missing; "
+            f"{role.becomes or 'left out: ' + role.reason}",
+        )
+        for role in roles
+    ]
+    width = max(len(setting) for setting, _ in lines)
+    told = [f"{setting:<{width}}  # {_one_line(meaning)}" for setting, meaning in lines]
+    key = next((role.name for role in roles if role.role == "key"), None)
+    return {"kind": "auto", "roles": told, **({} if key is None else {"key": key})}
+
+
+def _one_line(text: str) -> str:
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
+def _toml_key(name: str) -> str:
+    """Return a name as a key of TOML."""
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _toml(name)
 
 
 def _toml(value: str | list[str]) -> str:

@@ -19,7 +19,7 @@ file, and raises AlreadyLearnedError if there is nothing new in it. docs/ingest.
 """
 
 from dbull.ingest.inputs import Inbox, Input
-from dbull.ingest.learner import Learned, Learner, open_model, without_name_warnings
+from dbull.ingest.learner import Learned, Learner, open_model, rows_for, telling_notices
 from dbull.ingest.settings import Reading, setting_names
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "Learner",
     "Reading",
     "open_model",
+    "rows_for",
     "setting_names",
-    "without_name_warnings",
+    "telling_notices",
 ]

@@ -1,7 +1,8 @@
 """What a file holds, as it was read: a digest that goes on as the file grows, and digests of its rows.
 
-The content of a CSV file is its text, unpacked. That of another table is its rows as the model reads them,
-whatever the format, its compression or its row groups. That of a folder is its images, each by its bytes.
+The content of a file of text (CSV, JSON lines) is its text, unpacked. That of another table is its rows as
+the model reads them, whatever the format, its compression or its row groups. That of a folder is its images,
+each by its bytes.
 """
 
 import hashlib
@@ -9,17 +10,18 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
-from dbull.data.readers import Chunk
-from dbull.data.readers.images import image_files
+from dbull.data.readers import TEXT_SUFFIXES, Chunk
+from dbull.data.readers.chunk import SparseRows, Table
+from dbull.data.readers.images import image_files, is_picture_folder
+from dbull.data.readers.text_folders import is_text_folder, text_files
 from dbull.errors import DataError
 from dbull.ingest.inputs import Input
 from dbull.store import hash_file
-
-TEXT = (".csv", ".csv.gz")  # known by their text
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class _Beginnings:
 def survey_table(source: Input, lengths: Collection[int], known: Collection[str]) -> Survey:
     """Read all of a table; `lengths` of its beginning and `known` rows are looked for on the way."""
     path = source.path
-    is_text = path.name.lower().endswith(TEXT)
+    is_text = path.name.lower().endswith(TEXT_SUFFIXES)
     content = _Beginnings(lengths)
     with _read(path):
         max_bytes = path.stat().st_size if is_text else None
@@ -100,14 +102,15 @@ def survey_table(source: Input, lengths: Collection[int], known: Collection[str]
     return Survey(source, *whole, known_rows, max_bytes, tuple(digests))
 
 
-def survey_images(folder: Path) -> dict[str, tuple[str, str]]:
-    """Return for each image its key, the SHA-256 of its file, and by what it is remembered.
+def survey_folder(folder: Path) -> dict[str, tuple[str, str]]:
+    """Return for each image or text its key, the SHA-256 of its file, and by what it is remembered.
 
-    That is the same SHA-256, but for further images of the same content in the folder.
+    That is the same SHA-256, but for further files of the same content in the folder.
     """
     counts: Counter[str] = Counter()
     found = {}
-    for key, path in image_files(folder).items():
+    of_texts = not is_picture_folder(folder) and is_text_folder(folder)
+    for key, path in (text_files if of_texts else image_files)(folder).items():
         sha256 = _hashed(path)
         n_before = counts[sha256]
         counts[sha256] += 1
@@ -138,7 +141,12 @@ def hash_on_disk(path: Path) -> str:
 
 def row_bytes(chunk: Chunk) -> np.ndarray:
     """Return rows and their keys as bytes, (n, width)."""
-    values = np.ascontiguousarray(chunk.x).view(np.uint8).reshape(len(chunk.x), -1)
+    if isinstance(chunk.x, Table):
+        values = _table_bytes(chunk.x)
+    elif isinstance(chunk.x, SparseRows):
+        values = _sparse_bytes(chunk.x)
+    else:
+        values = np.ascontiguousarray(chunk.x).view(np.uint8).reshape(len(chunk.x), -1)
     if chunk.keys is None:
         return values
     keys = b"".join(
@@ -146,6 +154,40 @@ def row_bytes(chunk: Chunk) -> np.ndarray:
         for key in chunk.keys.tolist()
     )
     return np.concatenate([values, np.frombuffer(keys, np.uint8).reshape(len(values), -1)], axis=1)
+
+
+def _table_bytes(table: Table) -> np.ndarray:
+    """Return a digest of each row by its names and cells, (n, 16); a number is the same as text."""
+    columns = [map(_as_written, column.tolist()) for column in table.columns.values()]
+    names = repr(list(table.columns)).encode("utf-8", "surrogatepass")
+    digests = (
+        hashlib.blake2b(names + repr(row).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        for row in zip(*columns, strict=True)
+    )
+    return np.frombuffer(b"".join(digests), np.uint8).reshape(len(table), 16)
+
+
+def _sparse_bytes(rows: SparseRows) -> np.ndarray:
+    """Return a digest of each row by its columns and values, (n, 16)."""
+    matrix, n_columns = rows.matrix, f"{rows.shape[1]} columns\n".encode()
+    digests = []
+    for start, end in pairwise(matrix.indptr.tolist()):
+        digest = hashlib.blake2b(n_columns, digest_size=16)
+        digest.update(matrix.indices[start:end].astype(np.int64).tobytes())
+        digest.update(matrix.data[start:end].tobytes())
+        digests.append(digest.digest())
+    return np.frombuffer(b"".join(digests), np.uint8).reshape(len(rows), 16)
+
+
+def _as_written(cell: object) -> str:
+    """Return a cell as text: numbers in one spelling, "" for what is missing."""
+    if cell is None or cell != cell:
+        return ""
+    text = str(cell).strip()
+    try:
+        return repr(float(text)) if len(text) < 40 else text
+    except ValueError:
+        return text
 
 
 def _hashed(path: Path) -> str:

@@ -6,11 +6,15 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dbull.data.readers import SUFFIXES, Chunk, ReadSettings, find_source, read_chunks
+from dbull.data.readers import SUFFIXES, Chunk, ReadSettings, find_source, read_chunks, table_names
+from dbull.data.readers.chunk import Table
+from dbull.data.readers.images import is_picture_folder
+from dbull.data.readers.text_folders import is_text_folder
 from dbull.errors import DataError, SettingsError
 from dbull.ingest.settings import ARRIVAL_ROWS, Reading
 from dbull.methods.dbull import DBULL
 
+FIRST_ROWS = 1000  # by which it is told what only names rows
 _PART_OF_LIST = re.compile(r"\[\d+\]\Z")
 
 
@@ -57,10 +61,14 @@ class Input:
     model: DBULL | None
     reading: Reading
     key_optional: bool = False
+    mixed: bool = False  # whether columns may be of any type
 
     def __post_init__(self) -> None:
         if str(self.path) != "-":
             object.__setattr__(self, "path", find_source(self.path))
+        of_texts = self.path.is_dir() and not is_picture_folder(self.path) and is_text_folder(self.path)
+        if of_texts or hasattr(self.model, "column_encoder_") or hasattr(self.model, "text_reader_"):
+            object.__setattr__(self, "mixed", True)
 
     def chunks(
         self,
@@ -80,7 +88,13 @@ class Input:
             max_bytes=max_bytes,
             tap=tap,
             only=only,
+            mixed=self.mixed,
         )
+        if self.mixed:  # the encoder finds its columns, and tells of others
+            yield from read_chunks(
+                path, replace(settings, columns=reading.columns if model is None else None)
+            )
+            return
         if names is None:
             chunks = read_chunks(path, replace(settings, columns=reading.columns))
         elif _has_names(path, settings):
@@ -93,6 +107,20 @@ class Input:
                 told = "" if names is None else f": {', '.join(map(str, names[:20]))}"
                 raise DataError(f"{path}: {chunk.x.shape[1]} columns, the model takes {expected}{told}")
             yield _channels_last(chunk, path)
+
+    def first_table(self) -> Table | None:
+        """Return the first rows of a file that has names of columns and holds numbers alone; else None."""
+        if str(self.path) == "-" or table_names(self.path) is None:
+            return None
+        settings = ReadSettings(header=self.reading.header, chunk_rows=FIRST_ROWS)
+        try:
+            numbers = next(read_chunks(self.path, settings))
+            if numbers.names is None:
+                return None
+            table: Table = next(read_chunks(self.path, replace(settings, mixed=True))).x
+            return table
+        except DataError:  # which reading will tell, or which are other columns
+            return None
 
 
 def _by_name(path: Path, names: tuple[str, ...], settings: ReadSettings) -> Iterator[Chunk]:

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,15 +14,19 @@ from typing import Any
 
 import numpy as np
 
-from dbull.errors import AlreadyLearnedError, ConflictError, DataError, SettingsError
+from dbull.data.readers.chunk import SparseRows, Table
+from dbull.data.readers.text_folders import COLUMN as TEXT
+from dbull.errors import AlreadyLearnedError, ConflictError, DataError, SettingsError, TableNotice
 from dbull.ingest.inputs import Inbox, Input
 from dbull.ingest.settings import Asked, Reading
 from dbull.ingest.sources import Piece, open_source
 from dbull.ledger import ArrivalReport
 from dbull.methods.dbull import DBULL, Progress
+from dbull.methods.explanation import with_reasons
 from dbull.methods.storage import Origin, Provenance, load_generation, save
 from dbull.store import ModelFolder
 from dbull.store.learned import LearnedRecord, add_learned
+from dbull.tables import proposed_keys
 
 _log = logging.getLogger(__name__)
 Tell = Callable[[str, Progress], object]  # is told what is being learned, and how it goes
@@ -36,11 +41,14 @@ class Learned:
     first: bool  # whether it was the first data set of the model
     report: ArrivalReport  # what it changed
     seconds: float  # of learning and writing
+    notices: tuple[str, ...] = ()  # what a user should know about its columns
 
     def __str__(self) -> str:
         report = self.report
         where = "would be" if self.generation is None else f"generation {self.generation}:"
-        new = f", new: {' '.join(map(str, report.born))}" if report.born else ""
+        reasons = {c: "" if self.first else one.because.split("; ")[0] for c, one in report.born.items()}
+        born = (f"{cluster} ({why})" if why else str(cluster) for cluster, why in reasons.items())
+        new = f", new: {' '.join(born)}" if report.born else ""
         novel = "" if report.novel_share is None or self.first else f", {report.novel_share:.0%} novel"
         outliers = f", {report.n_outliers:,} outliers" if report.n_outliers else ""
         columns = report.changed_columns
@@ -83,6 +91,7 @@ class Learner:
         self._asked = Asked.of(settings or {})
         self.folder = ModelFolder(path)
         self.name, self.dry_run, self.force = name, dry_run, force
+        self._notices: tuple[str, ...] = ()  # to be told with the next arrival
         self._tried: dict[str, LearnedRecord] = {}  # in a dry run, which leaves nothing in the folder
         if not dry_run:
             self.folder.check_writable()
@@ -108,11 +117,26 @@ class Learner:
         """Learn a file, or what is left of it, and yield after each arrival once it is safe on disk."""
         known = self.folder.learned() if self.folder.latest() is not None else {}
         key_optional = self.model is not None and "key" not in self._asked.reading
-        given = Input(Path(path), self.model, self.reading, key_optional)
+        mixed = self.model is None and "columns" in self._asked.parameters
+        given = self._without_ids(Input(Path(path), self.model, self.reading, key_optional, mixed))
         for piece in open_source(given, {**known, **self._tried}, self.force).pieces():
             yield self._learn(piece, tell)
             if self.dry_run:
                 add_learned(self._tried, piece.learned, 0)
+
+    def _without_ids(self, given: Input) -> Input:
+        """Leave out columns of the first table of numbers that only name its rows."""
+        reading = self.reading
+        if given.model is not None or given.mixed or reading.columns is not None or reading.key is not None:
+            return given
+        found = given.first_table()
+        keys = () if found is None else proposed_keys(found.columns)
+        if found is None or not keys or len(keys) == len(found.columns):
+            return given
+        self._notices = (f"columns left out: {', '.join(map(repr, keys))} (they name rows, each another)",)
+        rest = tuple(name for name in found.columns if name not in keys)
+        self.reading = replace(reading, columns=rest)
+        return replace(given, reading=self.reading)
 
     def learn_among_others(self, path: str | os.PathLike[str], tell: Tell | None = None) -> Iterator[Learned]:
         """Learn a file as `learn` does; if another writer was first, go on from what that one wrote."""
@@ -139,10 +163,13 @@ class Learner:
         started = perf_counter()
         if tell is not None:
             model.callback = partial(tell, piece.label)
-        with without_name_warnings():
-            model.partial_fit(piece.rows)
-        if first and piece.names is not None:
+        told: dict[str, None] = dict.fromkeys(self._notices)
+        self._notices = ()
+        with telling_notices(lambda notice: told.setdefault(notice)):
+            model.partial_fit(self._rows(piece.rows), keys=piece.keys)
+        if first and piece.names is not None and not isinstance(piece.rows, Table):
             model.feature_names_in_ = np.array(piece.names, dtype=object)
+            model.report_ = with_reasons(model, model.state_, model.report_)[1]  # by these names
         self.model = model
         name = f"{self.name}: {piece.label}" if self.name else piece.label
         if not hasattr(model, "origin_"):  # begun for an empty folder: who has written to it was first
@@ -152,7 +179,17 @@ class Learner:
             reading = self.reading
             provenance = Provenance(piece.learned, reading.kept(), self.force, reading.keep_generations)
             generation = save(model, self.folder.path, name, provenance).generation
-        return Learned(generation, name, first, model.report_, perf_counter() - started)
+        return Learned(generation, name, first, model.report_, perf_counter() - started, tuple(told))
+
+    def _rows(self, x: Any) -> Any:
+        """Return what was read as the model takes it; columns that are new to it are named once."""
+        encoder = getattr(self.model, "column_encoder_", None)
+        if not isinstance(x, Table) or encoder is None:
+            return rows_for(x)
+        rows = rows_for(x, self.reading)
+        new = tuple(name for name in rows if name not in (*encoder.names, *encoder.left_out))
+        self.reading = replace(self.reading, ignored=(*self.reading.ignored, *new))
+        return rows
 
     def _model_for(self, piece: Piece) -> DBULL:
         if self.model is not None:
@@ -161,7 +198,19 @@ class Learner:
         is_image = len(piece.sample_shape) in (2, 3) and model.kind in ("auto", "images")
         if is_image and model.image_shape is None:
             model.set_params(image_shape=piece.sample_shape)
+        if model.kind == "auto" and isinstance(piece.rows, Table) and list(piece.rows.columns) == [TEXT]:
+            model.set_params(kind="text")
         return model
+
+
+def rows_for(x: Any, reading: Reading | None = None) -> Any:
+    """Return what was read in the way that a model takes it, without new columns that were told before."""
+    if isinstance(x, SparseRows):
+        return x.matrix
+    if not isinstance(x, Table):
+        return x
+    ignored = () if reading is None else reading.ignored
+    return {name: column for name, column in x.columns.items() if name not in ignored}
 
 
 def open_model(path: str | os.PathLike[str], generation: int | None = None) -> tuple[DBULL, Reading]:
@@ -172,12 +221,18 @@ def open_model(path: str | os.PathLike[str], generation: int | None = None) -> t
 
 
 @contextmanager
-def without_name_warnings() -> Iterator[None]:
-    """Columns were put in order by name already; arrays of their values have none, which is no mistake.
+def telling_notices(tell: Callable[[str], object]) -> Iterator[None]:
+    """Tell what a user should know about columns; leave out what is no mistake here.
 
-    A change of scale is told in the arrival's own line.
+    Columns were put in order by name already; arrays of their values have none. A change of scale is told in
+    the arrival's own line.
     """
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="X does not have valid feature names")
-        warnings.filterwarnings("ignore", message="columns .*other units")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         yield
+    for warning in caught:
+        text = str(warning.message)
+        if issubclass(warning.category, TableNotice):
+            tell(text)
+        elif not re.match("X does not have valid feature names|columns .*other units", text):
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)

@@ -11,10 +11,20 @@ ARRIVAL_ROWS = 10_000
 COMMAND_ONLY = ("arrival_rows", "keep_generations")  # what a model does not keep of how it was learned
 # What the first data set decides for good; everything else may change from one data set to the next.
 FIXED = (
-    *("objective", "kind", "image_shape", "encoder", "latent_dim", "hidden_dims", "likelihood", "front_end"),
+    *(
+        "objective",
+        "kind",
+        "columns",
+        "image_shape",
+        "encoder",
+        "latent_dim",
+        "hidden_dims",
+        "likelihood",
+        "front_end",
+    ),
     *("pretraining", "use_encoder_variance", "random_state"),
 )
-_LISTS = {"columns": str, "image_size": int}
+_LISTS = {"columns": str, "image_size": int, "ignored": str}
 _SINGLE = {"header": bool, "grey": bool, "key": str, "array": str}
 _LEAST = {"arrival_rows": 2, "keep_generations": 1}
 
@@ -31,6 +41,7 @@ class Reading:
     grey: bool = False
     arrival_rows: int = ARRIVAL_ROWS  # of one command, not kept
     keep_generations: int | None = None  # neither is this
+    ignored: tuple[str, ...] = ()  # columns that came after the first table and were named; no setting
 
     def __post_init__(self) -> None:
         for name in (field.name for field in fields(self)):
@@ -70,7 +81,8 @@ def _check(name: str, value: Any) -> None:
 
 def setting_names() -> tuple[str, ...]:
     """Return all that can be set."""
-    return (*_parameter_names(), *(field.name for field in fields(Reading)))
+    reading = (field.name for field in fields(Reading) if field.name != "ignored")
+    return tuple(dict.fromkeys((*_parameter_names(), *reading)))
 
 
 def _parameter_names() -> tuple[str, ...]:
@@ -93,6 +105,8 @@ class Asked:
             check_known("setting", name, known)
         parameters = {name: value for name, value in settings.items() if name in names}
         reading = {name: value for name, value in settings.items() if name not in names}
+        if "columns" in parameters and not isinstance(parameters["columns"], Mapping):
+            reading["columns"] = parameters.pop("columns")  # those to read; a mapping has their roles
         for name in ("hidden_dims", "image_shape"):
             if isinstance(parameters.get(name), list):
                 parameters[name] = tuple(parameters[name])

@@ -3,21 +3,21 @@
 import hashlib
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
-import numpy as np
-
-from dbull.data.readers import Chunk
+from dbull.data.readers import SUFFIXES, Chunk
+from dbull.data.readers.chunk import joined
 from dbull.documents import as_text
 from dbull.errors import AlreadyLearnedError, DataError
-from dbull.ingest.contents import Survey, hash_on_disk, row_bytes, row_digests, survey_images, survey_table
+from dbull.ingest.contents import Survey, hash_on_disk, row_bytes, row_digests, survey_folder, survey_table
 from dbull.ingest.inputs import Input
 from dbull.store import LearnedInput
 from dbull.store.learned import LearnedRecord
 
+TABLE_SUFFIXES = tuple(suffix for suffix in SUFFIXES if suffix not in (".npy", ".npz", ".h5ad"))
 SAMPLED_ROWS = 16  # of each arrival of a table, remembered one by one
 
 
@@ -25,11 +25,12 @@ SAMPLED_ROWS = 16  # of each arrival of a table, remembered one by one
 class Piece:
     """One arrival of a source."""
 
-    rows: np.ndarray
+    rows: Any  # an array, a `Table` or `SparseRows`
     names: tuple[str, ...] | None
     sample_shape: tuple[int, ...]
     learned: tuple[LearnedInput, ...]  # what the model is to remember of it; the first tells its rows
     label: str
+    keys: tuple[str, ...]  # what its rows are called: by their key, or by file and row, from 1
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Source(ABC):
     n_passes: int  # how often all of it was learned before
 
     @abstractmethod
-    def new_rows(self) -> Iterator[tuple[Chunk, np.ndarray, list[str]]]:
+    def new_rows(self) -> Iterator[tuple[Chunk, Any, list[str]]]:
         """Yield what is left: a chunk, those of its rows that are left, and what tells each of them."""
 
     @abstractmethod
@@ -55,19 +56,28 @@ class Source(ABC):
     def pieces(self) -> Iterator[Piece]:
         """Yield what is left to learn, at most one and a half times `arrival_rows` rows each."""
         first, size = self.n_done, self.input.reading.arrival_rows
-        held: list[np.ndarray] = []
-        told: list[str] = []
+        held: list[Any] = []
+        told: list[tuple[str, str]] = []  # what tells a row, and its key
         for chunk, rows, facts in self.new_rows():
             held.append(rows)
-            told += facts
+            told += zip(facts, self._keys(chunk, len(rows)), strict=True)
             while len(told) >= size + size // 2:
-                rows = np.concatenate(held)
+                rows = joined(held)
                 yield self._piece(chunk, rows[:size], told[:size], first, last=False)
                 held, told = [rows[size:]], told[size:]
                 first += size
-        yield self._piece(chunk, np.concatenate(held), told, first, last=True)
+        yield self._piece(chunk, joined(held), told, first, last=True)
 
-    def _piece(self, chunk: Chunk, rows: np.ndarray, told: list[str], first: int, *, last: bool) -> Piece:
+    def _keys(self, chunk: Chunk, n_rows: int) -> Sequence[str]:
+        """Return what the last rows of a chunk are called."""
+        if chunk.keys is not None:
+            return [as_text(str(key)) for key in chunk.keys[-n_rows:].tolist()]
+        name, end = as_text(self.input.path.name), chunk.first_row + len(chunk.x)
+        return [f"{name}:{row + 1}" for row in range(end - n_rows, end)]
+
+    def _piece(
+        self, chunk: Chunk, rows: Any, told: list[tuple[str, str]], first: int, *, last: bool
+    ) -> Piece:
         name = as_text(self.input.path.name)
         whole = last and first == 0
         label = name if whole else f"{name} {self.unit} {first + 1}-{first + len(rows)}"
@@ -77,8 +87,9 @@ class Source(ABC):
             learned.append(LearnedInput(part, label, len(rows), self.n_bytes))
         if last:
             learned.append(LearnedInput(self.sha256, name, first + len(rows), self.n_bytes))
-        learned += self.facts(told)
-        return Piece(rows, chunk.names, chunk.sample_shape, tuple(learned), label)
+        learned += self.facts([fact for fact, _ in told])
+        keys = tuple(key for _, key in told)
+        return Piece(rows, chunk.names, chunk.sample_shape, tuple(learned), label, keys)
 
 
 @dataclass(frozen=True)
@@ -87,7 +98,7 @@ class _Table(Source):
     survey: Survey
     remembered: set[str] = field(default_factory=set)  # rows by which the model knows a file of this name
 
-    def new_rows(self) -> Iterator[tuple[Chunk, np.ndarray, list[str]]]:
+    def new_rows(self) -> Iterator[tuple[Chunk, Any, list[str]]]:
         for chunk in self.survey.read():
             new = max(0, self.n_done - chunk.first_row)
             if new < len(chunk.x):
@@ -109,7 +120,7 @@ class _Images(Source):
     unit = "images"
     images: dict[str, tuple[str, str]]  # those to learn: key -> SHA-256, by what it is remembered
 
-    def new_rows(self) -> Iterator[tuple[Chunk, np.ndarray, list[str]]]:
+    def new_rows(self) -> Iterator[tuple[Chunk, Any, list[str]]]:
         only = {key: sha256 for key, (sha256, _) in self.images.items()}
         for chunk in self.input.chunks(only=only):
             assert chunk.keys is not None
@@ -117,6 +128,10 @@ class _Images(Source):
 
     def facts(self, told: Sequence[str]) -> list[LearnedInput]:
         return [LearnedInput(self.images[key][1], as_text(key), 1) for key in told]
+
+
+class _Texts(_Images):
+    unit = "texts"
 
 
 def open_source(given: Input, known: Mapping[str, LearnedRecord], force: bool) -> Source:
@@ -132,11 +147,12 @@ def open_source(given: Input, known: Mapping[str, LearnedRecord], force: bool) -
             "save it to a file, and learn that"
         )
     if path.is_dir():
-        return _open_images(given, known, force)
+        return _open_folder(given, known, force)
     lengths = {record.bytes for record in known.values() if record.bytes > 0}
     name = as_text(path.name)
     sampled = {sha256 for sha256, record in known.items() if record.name == name and record.rows == 0}
-    survey = survey_table(given, lengths, sampled)
+    survey = _survey(given, lengths, sampled)
+    given = survey.source
     whole, n_passes = _learned_whole(path, survey.sha256, known)
     before = 0 if whole is not None or force else _rows_of_beginning(survey, known)
     done = max(_parts_done(survey.sha256, first, known, n_passes) for first in (0, before))
@@ -155,8 +171,19 @@ def open_source(given: Input, known: Mapping[str, LearnedRecord], force: bool) -
     return _Table(given, survey.sha256, survey.n_bytes, done, n_passes, survey, remembered)
 
 
-def _open_images(given: Input, known: Mapping[str, LearnedRecord], force: bool) -> Source:
-    images = survey_images(given.path)
+def _survey(given: Input, lengths: Collection[int], sampled: Collection[str]) -> Survey:
+    """Look at a table; the first of a model is read as columns of any type if it is not numbers alone."""
+    try:
+        return survey_table(given, lengths, sampled)
+    except DataError:
+        if given.mixed or given.model is not None or not given.path.name.lower().endswith(TABLE_SUFFIXES):
+            raise
+        return survey_table(replace(given, mixed=True), lengths, sampled)
+
+
+def _open_folder(given: Input, known: Mapping[str, LearnedRecord], force: bool) -> Source:
+    images = survey_folder(given.path)
+    kind = _Texts if given.mixed else _Images
     sha256 = hashlib.sha256("\n".join(fact for _, fact in images.values()).encode()).hexdigest()
     whole, n_passes = _learned_whole(given.path, sha256, known)
     keys = list(images)
@@ -167,9 +194,9 @@ def _open_images(given: Input, known: Mapping[str, LearnedRecord], force: bool) 
     else:
         new = [key for key in keys if images[key][1] not in known]
     if not new:
-        raise AlreadyLearnedError(f"{given.path}: no images were added since they were learned")
+        raise AlreadyLearnedError(f"{given.path}: no {kind.unit} were added since they were learned")
     done = len(keys) - len(new)
-    return _Images(given, sha256, 0, done, n_passes, {key: images[key] for key in new})
+    return kind(given, sha256, 0, done, n_passes, {key: images[key] for key in new})
 
 
 def _learned_whole(

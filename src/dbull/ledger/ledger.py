@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -92,6 +92,13 @@ class Ledger:
         self.ids_given += len(report.born)
         self.n_arrivals = now
         self._events += report.events(now)
+
+    def explain_births(self, reasons: Mapping[int, str]) -> None:
+        """Add to the births of the latest data set what sets the newborn clusters apart."""
+        for i, event in enumerate(self._events):
+            if event.kind == "birth" and event.arrival == self.n_arrivals and reasons[event.clusters[0]]:
+                evidence = {**event.evidence, "because": reasons[event.clusters[0]]}
+                self._events[i] = replace(event, evidence=evidence)
 
     def merged(self, older: int, newer: int) -> None:
         """Let `newer` live on in `older`, which keeps its id, and its name if it has one.

@@ -128,12 +128,13 @@ class Newborn:
     mixing: float  # with the nearest; 1: as one
     n_components: int
     copies: bool = False  # usual rows, each many times; the graph cannot tell how mixed they are
+    because: str = ""  # what sets it apart, in the words of the data
 
     @property
     def evidence(self) -> dict[str, Any]:
         """What speaks for it, as an event tells it."""
         known = {name: getattr(self, name) for name in ("elbo_gain", "nearest", "mixing", "n_components")}
-        return {**known, "copies": True} if self.copies else known
+        return known | {name: getattr(self, name) for name in ("copies", "because") if getattr(self, name)}
 
 
 @dataclass(frozen=True)

@@ -96,6 +96,8 @@ class CodeMixture:
         n_new = 0
         for k in (~self.memory.established).nonzero()[:, 0].tolist():
             found, counts = islands[self.labels == k].unique(return_counts=True)
+            if len(found) == 0:  # a component that is no row's first choice
+                continue
             whole = (counts >= n_least) & (found > 0)
             whole[counts.argmax()] = False  # the largest stays
             for island in found[whole].tolist():

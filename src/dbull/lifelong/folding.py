@@ -210,7 +210,8 @@ def _calibrated(
         else:
             imprints = state.imprints_of(cluster)
             scores = cluster_scores(inputs, imprints)
-            usual = scores >= before.threshold(s.outlier_std)
+            peak = None if state.vae.learns else cluster_peak(imprints)
+            usual = scores >= before.threshold(s.outlier_std, peak)
             counted[members] = usual | newborn[components]
             scores = scores[usual]
             depths = cluster_peak(imprints) - scores

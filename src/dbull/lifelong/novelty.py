@@ -71,12 +71,22 @@ class Calibration:
         squares = self.total_squares + 2 * by * self.total + self.n_rows * by**2
         return Calibration(self.n_rows, self.total + self.n_rows * by, squares, self.depths)
 
-    def threshold(self, n_std: float) -> float:
-        """Return the score `n_std` standard deviations below the usual one; minus infinity if none is."""
+    def threshold(self, n_std: float, peak: float | None = None) -> float:
+        """Return the score `n_std` standard deviations below the usual one; minus infinity if none is.
+
+        Depths below the peak of a Gaussian of few dimensions are skewed: as if scores were normal, one row of
+        forty would be strange at three standard deviations in place of one of 700. With the `peak` they are
+        taken to be gamma distributed, as those of a Gaussian are (its quantiles: Wilson and Hilferty 1931).
+        """
         if self.n_rows == 0:
             return -math.inf
         mean = self.total / self.n_rows
-        return mean - n_std * math.sqrt(max(self.total_squares / self.n_rows - mean**2, 0.0))
+        std = math.sqrt(max(self.total_squares / self.n_rows - mean**2, 0.0))
+        limit = mean - n_std * std
+        if peak is None or peak <= mean or std == 0 or math.isinf(n_std):
+            return limit
+        part = std / (3 * (peak - mean))  # a third of 1 / sqrt(shape)
+        return min(limit, peak - (peak - mean) * max(1 - part**2 + n_std * part, 0.0) ** 3)
 
     def share_beyond(self, scores: Tensor, peak: float) -> Tensor:
         """Return the share of the cluster's own rows that are as strange or stranger, (N,); 1 if none is.
@@ -153,6 +163,7 @@ class Strangeness:
     scores: Tensor  # (N, C) log densities
     peaks: tuple[float, ...]  # highest log density of each cluster
     scales: tuple[Calibration, ...]
+    skewed: bool = False  # whether rows have few dimensions
 
     def thresholds(self, n_std: float) -> Tensor:
         """Return the score of each cluster below which a row is strange to it, (C,).
@@ -160,7 +171,11 @@ class Strangeness:
         A cluster of few rows has no scale of its own; it gets the most generous of the others', measured from
         its peak. Without it all that is new would go to the smallest cluster and be strange to nobody.
         """
-        own = torch.tensor([scale.threshold(n_std) for scale in self.scales], dtype=torch.float64)
+        limits = (
+            scale.threshold(n_std, peak if self.skewed else None)
+            for scale, peak in zip(self.scales, self.peaks, strict=True)
+        )
+        own = torch.tensor(list(limits), dtype=torch.float64)
         peaks = torch.tensor(self.peaks, dtype=torch.float64)
         depths = (peaks - own)[own.isfinite()]
         return torch.where(own.isfinite(), own, peaks - depths.max()) if len(depths) else own
@@ -209,6 +224,7 @@ def strangeness(state: LearnerState, inputs: Tensor) -> Strangeness | None:
         torch.stack([cluster_scores(inputs, parts) for parts in imprints], dim=1),
         tuple(map(cluster_peak, imprints)),
         tuple(state.calibrations.get(c, Calibration()) for c in clusters),
+        skewed=not state.vae.learns,
     )
 
 

@@ -16,19 +16,27 @@ from dbull.ledger import NO_CLUSTER, ArrivalReport, Event
 from dbull.lifelong.groups import Join
 from dbull.lifelong.inference import CHUNK_ROWS, bounds_of, decode_codes, encode_rows, padded
 from dbull.lifelong.novelty import Strangeness, strangeness
+from dbull.lifelong.plane import lay_out, points_of
 from dbull.lifelong.settings import OUTLIER_STD
 from dbull.lifelong.state import LearnerState
 from dbull.methods.base import as_tensor, check_number, check_rows, draw_points
+from dbull.methods.cells import cells, is_cells
+from dbull.methods.exemplars import of_cluster
+from dbull.methods.explanation import Explainer, Explanation
+from dbull.methods.sparse import projected_rows
 from dbull.methods.storage import StoredLearner
+from dbull.methods.tables import Encoded, encoded_rows
+from dbull.methods.texts import ClusterWords, text_rows
 from dbull.mixture.posterior import mean_weights
 from dbull.threads import mapped, on_own_threads
 
 Model = TypeVar("Model", bound="LearnedClusters")
+Rows = Any  # array-like of numbers, or a table: a frame of pandas, polars or pyarrow, a dict, a list of dicts
 
 
 @on_own_threads(
     *("transform", "inverse_transform", "reconstruct", "predict", "predict_proba", "novelty_scores"),
-    *("score_samples", "sample", "prototype"),
+    *("score_samples", "sample", "prototype", "map_points"),
 )
 class LearnedClusters(
     ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, DensityMixin, StoredLearner
@@ -41,9 +49,19 @@ class LearnedClusters(
     random_state: Any
     threads: Any
 
-    def transform(self, X: ArrayLike) -> NDArray[np.float64]:
+    def transform(self, X: Rows) -> NDArray[np.float64]:
         """Return the latent mean of each row, (n_samples, latent_dim)."""
         return self._encode(self._rows(X)).numpy()
+
+    def map_points(self, X: Rows) -> NDArray[np.float64]:
+        """Return where each row lies on the map, (n_samples, 2): the same place in all generations.
+
+        Clusters keep their places when more is learned; new ones are put among them.
+        """
+        codes = self._encode(self._rows(X))
+        plane = getattr(self, "map_", None)  # models of before there were maps have none until they learn
+        plane = lay_out(self.state_, None) if plane is None else plane
+        return points_of(self.state_, plane, codes).numpy()
 
     def inverse_transform(self, Z: ArrayLike) -> NDArray[np.float64]:
         """Return the decoded rows of codes, in the units of the data."""
@@ -55,11 +73,11 @@ class LearnedClusters(
             )
         return self._decode(torch.from_numpy(codes))
 
-    def reconstruct(self, X: ArrayLike) -> NDArray[np.float64]:
+    def reconstruct(self, X: Rows) -> NDArray[np.float64]:
         """Return what the networks make of each row: encoded, then decoded."""
         return self._decode(self._encode(self._rows(X)))
 
-    def predict(self, X: ArrayLike, *, outliers: str = "assign") -> NDArray[np.int64]:
+    def predict(self, X: Rows, *, outliers: str = "assign") -> NDArray[np.int64]:
         """Return the id of the most probable cluster of each row.
 
         With ``outliers="flag"`` it is -1 for rows that every cluster finds strange: alone they would not
@@ -73,7 +91,7 @@ class LearnedClusters(
             ids[np.concatenate(strange)] = NO_CLUSTER
         return ids
 
-    def novelty_scores(self, X: ArrayLike) -> NDArray[np.float64]:
+    def novelty_scores(self, X: Rows) -> NDArray[np.float64]:
         """Return for each row the share of its cluster's own rows that are as strange or stranger.
 
         Like a p-value: small for what is new, 0 for a row stranger than all rows of its cluster. Measured in
@@ -103,12 +121,12 @@ class LearnedClusters(
                 )
             yield replace(seen, scores=seen.scores[: len(part)])
 
-    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+    def predict_proba(self, X: Rows) -> NDArray[np.float64]:
         """Return the probability of each cluster for each row; columns as in `cluster_ids_`."""
         codes = self._encode(self._rows(X))
         return self.state_.log_proba(codes).exp().numpy()
 
-    def score_samples(self, X: ArrayLike) -> NDArray[np.float64]:
+    def score_samples(self, X: Rows) -> NDArray[np.float64]:
         """Return a lower bound on the log density of each row.
 
         The expectation over codes is that of four fixed draws. With encoder="identity" the log predictive
@@ -118,7 +136,7 @@ class LearnedClusters(
         values = self.state_.view.values(rows)
         return bounds_of(self.state_, values, self.state_.view.inputs(values)).numpy()
 
-    def score(self, X: ArrayLike, y: object = None) -> float:
+    def score(self, X: Rows, y: object = None) -> float:
         """Return the mean of `score_samples`."""
         return float(self.score_samples(X).mean())
 
@@ -154,6 +172,15 @@ class LearnedClusters(
         mean = self.state_.posterior.components.mean[int(counts.argmax())]
         return self._decode(mean[None]).reshape(-1)
 
+    def explain(self, cluster: int, n_traits: int = 6) -> Explanation:
+        """Return in which columns a cluster differs from all other rows, and from its nearest neighbour.
+
+        From statistics alone, in the units of the data; images by their parts. `print` shows it as text.
+        """
+        check_is_fitted(self)
+        check_number("n_traits", n_traits, at_least=1, whole=True)
+        return Explainer(self)(self._known(cluster), n_traits)
+
     @property
     def events_(self) -> tuple[Event, ...]:
         """What happened, oldest first."""
@@ -165,10 +192,23 @@ class LearnedClusters(
         """Every cluster that has ever been, oldest first."""
         check_is_fitted(self)
         living = set(self.state_.cluster_ids)
+        words = ClusterWords(self).words if hasattr(self, "text_reader_") else None
         return [
-            {**row, "spread": self.state_.spread(row["id"]) if row["id"] in living else None}
+            {
+                **row,
+                **({} if words is None else {"words": words(row["id"])}),
+                "spread": self.state_.spread(row["id"]) if row["id"] in living else None,
+                "exemplars": [one.key for one in of_cluster(self, row["id"])],
+            }
             for row in self.state_.ledger.table()
         ]
+
+    def exemplar_rows(self, cluster: int) -> tuple[list[str], NDArray[np.float32]]:
+        """Return keys and rows of the exemplars of a cluster, nearest first; `keep_exemplars` keeps them."""
+        check_is_fitted(self)
+        kept = [one for one in of_cluster(self, self._known(cluster)) if one.row is not None]
+        rows = np.array([one.row for one in kept], dtype=np.float32)
+        return [one.key for one in kept], rows.reshape(len(kept), self.state_.vae.shape.n_values)
 
     @property
     def hierarchy_(self) -> tuple[Join, ...]:
@@ -220,9 +260,33 @@ class LearnedClusters(
             self.labels_ = state.ledger.resolve(self.labels_)
         return self
 
-    def _rows(self, X: ArrayLike) -> torch.Tensor:
+    @property
+    def value_names_(self) -> list[str] | None:
+        """Names of the values of a row: of its columns, or of what a table's columns became."""
+        if hasattr(self, "column_encoder_"):
+            return [feature.name for feature in self.column_encoder_.features]
+        names = getattr(self, "feature_names_in_", None)
+        return None if names is None or hasattr(self, "projection_") else [str(name) for name in names]
+
+    def encoded(self, X: Rows) -> Any:
+        """Return rows that can be given to several of the answers here, and are encoded once."""
+        if isinstance(X, Encoded) or not (hasattr(self, "column_encoder_") or hasattr(self, "projection_")):
+            return X
+        return Encoded(self._rows(X).numpy())
+
+    def _rows(self, X: Rows) -> torch.Tensor:
         check_is_fitted(self)
-        return as_tensor(check_rows(self, X, reset=False, keep_float32=True))
+        return self._checked(X, first=False)
+
+    def _checked(self, X: Rows, first: bool) -> torch.Tensor:
+        X = cells(X) if is_cells(X) else X
+        X = text_rows(self, X, first=first)
+        rows = projected_rows(self, X, first=first)
+        if rows is None:
+            rows = encoded_rows(self, X, first=first)
+        if rows is None:
+            rows = check_rows(self, X, reset=first, min_rows=2 if first else 1, keep_float32=True)
+        return as_tensor(rows)
 
     def _encode(self, rows: torch.Tensor) -> torch.Tensor:
         vae, view = self.state_.vae, self.state_.view

@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 import math
 import warnings
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
 import torch
-from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -19,12 +18,19 @@ from dbull.errors import DataError
 from dbull.ledger import ArrivalReport
 from dbull.lifelong.learn import Progress, learn, pretrain
 from dbull.lifelong.novelty import changed_columns
+from dbull.lifelong.plane import lay_out
 from dbull.lifelong.state import LearnerState
-from dbull.methods.answers import LearnedClusters
-from dbull.methods.base import Capabilities, as_tensor, check_rows, drained, unchanged_on_failure
+from dbull.methods import exemplars
+from dbull.methods.answers import LearnedClusters, Rows
+from dbull.methods.base import Capabilities, drained, unchanged_on_failure
+from dbull.methods.cells import with_keys
 from dbull.methods.dbull_choices import Choices, choose, choose_again
-from dbull.methods.parameters import Check, check_seed, check_truth
+from dbull.methods.explanation import with_reasons
+from dbull.methods.parameters import Check, check_one_of, check_seed, check_truth
+from dbull.methods.sparse import count_columns
+from dbull.methods.texts import count_words
 from dbull.nets.augment import Augmentation
+from dbull.nets.inputs import KINDS
 from dbull.threads import on_own_threads
 
 _log = logging.getLogger(__name__)
@@ -44,9 +50,14 @@ class DBULL(LearnedClusters, BaseEstimator):
         "paper": the terms of the paper alone (reconstruction, expected log prior, entropy), pretrained as an
         autoencoder, one component per cluster. "default" adds what helps: codes laid out along a neighbour
         graph, a fixed front end for images, clusters as groups of components.
-    kind : {"auto", "images", "dense", "sparse"}, default="auto"
-        What rows are. "auto": images if `image_shape` is given, sparse if non-negative and mostly zero,
-        else dense.
+    kind : {"auto", "images", "dense", "sparse", "text"}, default="auto"
+        What rows are. "auto": images if `image_shape` is given, sparse if non-negative and mostly zero or
+        a wide matrix of scipy.sparse, texts if a table has nothing else (but ids), else dense. "text" takes
+        lists of texts.
+    columns : dict of str or None, default=None
+        Roles of columns of a table by name, such as ``{"shop": "category"}``: number, flag, category, date,
+        text, vector, key or ignore. Roles of the others are proposed from the first table; docs/tables.md has
+        the rules. None leaves tables of plain numbers as they are.
     image_shape : tuple of int or None, default=None
         (height, width) or (height, width, channels) of the image in each row.
     encoder : {"auto", "mlp", "conv", "identity"}, default="auto"
@@ -120,6 +131,9 @@ class DBULL(LearnedClusters, BaseEstimator):
     strict_scale : bool, default=False
         Whether a data set in which columns have another scale than all before, a hundredfold (other units?),
         is refused. Otherwise it is learned with a warning and an event that name the columns.
+    keep_exemplars : int, default=0
+        Rows to keep of each cluster, those nearest to its centre. Of up to five of them the keys are kept in
+        any case.
     callback : callable or None, default=None
         Called with each `Progress` while learning.
 
@@ -145,7 +159,8 @@ class DBULL(LearnedClusters, BaseEstimator):
         evidence for them.
     clusters_ : list of dict
         Every cluster that has ever been: id, name, rows, weight, first_seen and last_seen (arrivals, from
-        1), spread (root mean square distance of its codes from their mean), parents, status, merged_into.
+        1), spread (root mean square distance of its codes from their mean), parents, status, merged_into,
+        exemplars (keys of the rows nearest to its centre, nearest first).
     n_data_sets_ : int
         Data sets learned.
     origin_ : Origin
@@ -153,7 +168,14 @@ class DBULL(LearnedClusters, BaseEstimator):
     chosen_ : dict
         What "auto" was resolved to.
     n_features_in_ : int
-        Number of columns.
+        Number of columns; of a table, those that are used.
+    text_reader_ : TextReader
+        Of texts: where they are, and how much words weigh. Clusters then have ``words`` in `clusters_`.
+    column_encoder_ : ColumnEncoder
+        Of tables of mixed columns: what each becomes. Rows that the model gives back are encoded rows;
+        ``column_encoder_.features`` says what each of their values is, and has it in the user's units.
+    projection_ : SparseProjection
+        Of wide sparse matrices: what their rows become. Rows that the model gives back are projected.
 
     Examples
     --------
@@ -170,12 +192,14 @@ class DBULL(LearnedClusters, BaseEstimator):
     watched_as = "callback"  # the runner listens here; who listens decides no number and is no setting
     stored_as = "dbull"
     _allowed: ClassVar[dict[str, Check]] = {
+        "kind": partial(check_one_of, known=("auto", *KINDS, "text")),
         "front_end": partial(check_truth, auto=True),
         "random_state": check_seed,
     }
 
     objective: str = "default"
     kind: str = "auto"
+    columns: Mapping[str, str] | None = None
     image_shape: tuple[int, ...] | None = None
     encoder: str = "auto"
     latent_dim: str | int = "auto"
@@ -207,40 +231,46 @@ class DBULL(LearnedClusters, BaseEstimator):
     novelty: str | bool = "auto"
     freeze: str | bool = "auto"
     strict_scale: bool = False
+    keep_exemplars: int = 0
     callback: Callable[[Progress], object] | None = None
     n_neighbours: str | int = "deprecated"
 
-    def fit(self, X: ArrayLike, y: object = None) -> DBULL:
-        """Forget everything, then learn the data set X. `y` is ignored.
+    def fit(self, X: Rows, y: object = None, *, keys: Iterable[Any] | None = None) -> DBULL:
+        """Forget everything, then learn the data set X. `y` is ignored; `keys` are as in `partial_fit`.
 
         A fit that fails leaves the estimator as it was.
         """
         if getattr(self, "n_data_sets_", 0) > 1:
             warnings.warn(
                 f"fit forgets the {self.n_data_sets_} data sets learned; partial_fit goes on from them.",
-                stacklevel=2,
+                stacklevel=3,
             )
         elif hasattr(self, "state_") and not self.n_data_sets_:
-            warnings.warn("fit forgets the pretraining; partial_fit goes on from it.", stacklevel=2)
+            warnings.warn("fit forgets the pretraining; partial_fit goes on from it.", stacklevel=3)
+        X, keys = with_keys(X, keys)
         with unchanged_on_failure(self):
             rows = self._checked(X, first=True)
-            self._learn(self._fresh(rows).state, rows)
+            for name in ("exemplars_", "map_"):
+                self.__dict__.pop(name, None)
+            self._learn(self._fresh(rows).state, rows, X, keys)
         return self
 
-    def partial_fit(self, X: ArrayLike, y: object = None) -> DBULL:
+    def partial_fit(self, X: Rows, y: object = None, *, keys: Iterable[Any] | None = None) -> DBULL:
         """Learn one more data set; what was learned before is kept, though its rows are gone.
 
         Unlike in scikit-learn's online estimators, X is a whole arrival, learned in several epochs.
-        `labels_`, `elbo_` and `history_` are those of X. `y` is ignored. A failure leaves the estimator as it
-        was.
+        `labels_`, `elbo_` and `history_` are those of X. `y` is ignored. `keys` are what rows are called, by
+        which exemplars are told: the index of a frame, or arrival and row ("2:17"), unless given. A failure
+        leaves the estimator as it was.
         """
+        X, keys = with_keys(X, keys)
         with unchanged_on_failure(self):
             first = not hasattr(self, "state_")
             rows = self._checked(X, first)
-            self._learn(self._fresh(rows).state if first else self.state_, rows)
+            self._learn(self._fresh(rows).state if first else self.state_, rows, X, keys)
         return self
 
-    def pretrain(self, X: ArrayLike, y: object = None) -> DBULL:
+    def pretrain(self, X: Rows, y: object = None) -> DBULL:
         """Train the networks on unlabelled rows of the domain before the stream; no cluster is learned.
 
         Recorded in the model. From then on the networks stay as they are unless `freeze=False`.
@@ -257,15 +287,12 @@ class DBULL(LearnedClusters, BaseEstimator):
             self.n_data_sets_ = 0
         return self
 
-    def preview(self, X: ArrayLike) -> ArrivalReport:
+    def preview(self, X: Rows) -> ArrivalReport:
         """Return what learning X would change. The model stays as it is; it takes as long as learning."""
         check_is_fitted(self)
         learning = self._learning(self.state_, self._rows(X))
         (_, report), _ = drained(learning, self.callback)
         return report
-
-    def _checked(self, X: ArrayLike, first: bool) -> torch.Tensor:
-        return as_tensor(check_rows(self, X, reset=first, min_rows=2 if first else 1, keep_float32=True))
 
     def _fresh(self, rows: torch.Tensor) -> Choices:
         """Make a learner that has seen nothing, with networks for rows like these."""
@@ -274,28 +301,36 @@ class DBULL(LearnedClusters, BaseEstimator):
         self.__dict__.pop("origin_", None)  # ids begin anew, so this is another model from now on
         return choices
 
-    def _learn(self, state: LearnerState, rows: torch.Tensor) -> None:
-        """Learn a data set and set the fitted attributes; within `unchanged_on_failure`."""
+    def _learn(
+        self, state: LearnerState, rows: torch.Tensor, X: Rows, keys: Iterable[Any] | None = None
+    ) -> None:
+        """Learn a data set, X as it was given, and set the fitted attributes."""
+        named = exemplars.keys_for(X, keys, state.n_data_sets, len(rows))
         learning = self._learning(state, rows)
         (state, report), self.history_ = drained(learning, self.callback)
         self._adopt(state)
         told = self.n_data_sets_, report.n_rows, report.n_clusters, list(report.born)
         _log.info("data set %d: %d rows, %d clusters, new: %s", *told)
         self.labels_ = self._ids(self._encode(rows))
+        self.exemplars_ = exemplars.added(getattr(self, "exemplars_", {}), self, rows, named)
+        self.map_ = lay_out(state, getattr(self, "map_", None))
         self.report_ = report
         self.elbo_ = report.elbo if math.isfinite(report.elbo) else math.nan
+        if hasattr(self, "projection_"):
+            (count_words if hasattr(self, "text_reader_") else count_columns)(self, X)
+            self.report_ = with_reasons(self, state, report)[1]
 
     def _learning(
         self, state: LearnerState, rows: torch.Tensor
     ) -> Generator[Progress, None, tuple[LearnerState, ArrivalReport]]:
         settings, augment = choose_again(self, state, len(rows))
-        return learn(state, rows, settings, augment, self._changed_columns(state, rows))
+        state, report = yield from learn(state, rows, settings, augment, self._changed_columns(state, rows))
+        return with_reasons(self, state, report)
 
     def _changed_columns(self, state: LearnerState, rows: torch.Tensor) -> tuple[str, ...]:
         """Return the names of columns whose scale is not what it was; warn of them, or refuse them."""
-        names = getattr(self, "feature_names_in_", None)
-        found = changed_columns(state, rows)
-        columns = tuple(str(i if names is None else names[i]) for i in found)
+        names = self.value_names_ or range(rows.shape[1])
+        columns = tuple(str(names[i]) for i in changed_columns(state, rows))
         if columns:
             told = ", ".join(columns[:10]) + (f" and {len(columns) - 10} more" if len(columns) > 10 else "")
             what = f"columns {told}: a hundred times larger or smaller than ever before (other units?)"
@@ -305,6 +340,12 @@ class DBULL(LearnedClusters, BaseEstimator):
                 )
             warnings.warn(f"{what}; they are learned as they are.", stacklevel=2)
         return columns
+
+    def __sklearn_tags__(self) -> Any:
+        """Say that sparse matrices are welcome."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
     def __sklearn_is_fitted__(self) -> bool:
         """Return whether a data set has been learned to the end."""

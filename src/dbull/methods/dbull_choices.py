@@ -24,6 +24,7 @@ from dbull.lifelong.settings import (
 )
 from dbull.lifelong.state import LearnerState
 from dbull.methods.base import new_seed
+from dbull.methods.tables import n_values
 from dbull.mixture.settings import FitSettings, SearchSettings
 from dbull.nets.augment import Augmentation, ImageShifts, MaskingNoise
 from dbull.nets.inputs import InputView, fit_inputs, guess_kind
@@ -62,10 +63,16 @@ class Choices:
 
 def choose(model: DBULL, rows: torch.Tensor) -> Choices:
     """Check the parameters of a model and resolve them for the rows of its first data set."""
+    table, projected = hasattr(model, "column_encoder_"), hasattr(model, "projection_")
     seed = new_seed(model.random_state)
     model.check_parameters()
     image_shape = image_shape_of(model, rows.shape[1])
-    kind = guess_kind(rows, image_shape) if model.kind == "auto" else model.kind
+    kind = model.kind
+    if kind in ("auto", "text"):
+        kind = "dense" if table else guess_kind(rows, image_shape)
+        kind = "sparse" if projected else kind
+    # Columns of a table have a vote each; those of projected rows are directions, the leading ones longer.
+    scaled = table or (projected and kind == "sparse")
     recipe = RECIPES[model.objective, kind]
     encoder = model.encoder
     if encoder == "auto":
@@ -73,7 +80,7 @@ def choose(model: DBULL, rows: torch.Tensor) -> Choices:
         narrow = rows.shape[1] <= max(latent_dim, IDENTITY_WIDTH) and image_shape is None
         encoder = "identity" if narrow else "mlp"
     front_end = recipe.front_end if model.front_end == "auto" else bool(model.front_end)
-    view = fit_inputs(rows, kind, image_shape, front_end and encoder == "mlp", encoder == "identity")
+    view = fit_inputs(rows, kind, image_shape, front_end and encoder == "mlp", encoder == "identity", scaled)
     vae = networks(model, view, kind, encoder, recipe, seed)
     fresh = LearnerState.fresh(kind, view, vae, seed)
     settings = learn_settings(model, len(rows), recipe, fresh)
@@ -85,7 +92,7 @@ def choose_again(model: DBULL, state: LearnerState, n_rows: int) -> tuple[LearnS
     model.check_parameters()
     recipe = RECIPES[model.objective, state.kind]
     settings = learn_settings(model, n_rows, recipe, state)
-    return settings, augmentation(model, recipe, image_shape_of(model, model.n_features_in_))
+    return settings, augmentation(model, recipe, image_shape_of(model, n_values(model)))
 
 
 def image_shape_of(model: DBULL, n_columns: int) -> tuple[int, int, int] | None:
@@ -104,7 +111,7 @@ def image_shape_of(model: DBULL, n_columns: int) -> tuple[int, int, int] | None:
 
 def networks(model: DBULL, view: InputView, kind: str, encoder: str, recipe: Recipe, seed: int) -> VAE:
     """Make networks with fresh weights."""
-    n_columns = model.n_features_in_
+    n_columns = n_values(model)
     latent_dim = recipe.latent_dim if model.latent_dim == "auto" else int(model.latent_dim)
     likelihood = model.likelihood
     if likelihood == "auto":

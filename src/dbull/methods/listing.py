@@ -17,8 +17,10 @@ from dbull.documents import (
     list_of,
     mapping,
     number,
+    object_of,
     or_none,
     text,
+    truth,
     whole,
 )
 from dbull.errors import ModelFileError
@@ -35,6 +37,10 @@ SETTINGS: dict[str, Reader] = {  # what the manifest of a learner has
     "reading": mapping,
     "elbo": or_none(number),
 }
+N_WORDS = 8  # by which a cluster of texts is told
+N_KEYS = 5  # of exemplars of a cluster that are kept in any case
+EXEMPLARS = "exemplars"  # the document of them
+EXEMPLAR: dict[str, Reader] = {"cluster": whole, "key": text, "depth": number, "row": truth}
 _LEARNER, _MIXTURE = "learner.json", "mixture.safetensors"
 
 
@@ -82,7 +88,51 @@ def list_clusters(folder: ModelFolder, generation: int | None = None) -> list[di
     for cluster in ledger.living_ids:
         mine = [place for place, owner in enumerate(owners) if owner == cluster]
         spreads[cluster] = spread_of(*(part[mine] for part in parts if part is not None))
-    return [{**row, "spread": spreads.get(row["id"])} for row in ledger.table()]
+    keys, words = _exemplars(folder, manifest, ledger), _words(folder, manifest, ledger)
+    return [
+        {
+            **row,
+            **({} if words is None else {"words": words.get(row["id"], [])}),
+            "spread": spreads.get(row["id"]),
+            "exemplars": keys.get(row["id"], []),
+        }
+        for row in ledger.table()
+    ]
+
+
+def _words(folder: ModelFolder, manifest: Manifest, ledger: Ledger) -> dict[int, list[str]] | None:
+    """Return the words that set clusters apart; None if the model reads no texts."""
+    if "texts.json" not in manifest.files:
+        return None
+    from dbull.tables.word_counts import WordCounts
+
+    where = str(folder.folder(manifest.generation) / "sparse.json")
+    stored = mapping(read_document(folder.path, manifest, "sparse"), where)
+    counts = WordCounts.from_document(stored.get("columns"), f"{where}.columns")
+    for cluster in counts.clusters:
+        if cluster not in ledger:
+            fail(where, f"words of cluster {cluster}, which is not there")
+        into = int(ledger.resolve([cluster])[0])
+        if into != cluster:
+            counts.join(cluster, into)
+    return {cluster: [word for word, _ in counts.top_words(cluster, N_WORDS)] for cluster in counts.clusters}
+
+
+def _exemplars(folder: ModelFolder, manifest: Manifest, ledger: Ledger) -> dict[int, list[str]]:
+    """Return the keys of the rows nearest to the centre of each cluster, as `clusters_` tells them."""
+    if f"{EXEMPLARS}.json" not in manifest.files:
+        return {}
+    where = str(folder.folder(manifest.generation) / f"{EXEMPLARS}.json")
+    document = read_document(folder.path, manifest, EXEMPLARS)
+    listed = check_fields(document, where, {"exemplars": list_of(object_of(EXEMPLAR))})["exemplars"]
+    asked = mapping(manifest.settings["parameters"], where).get("keep_exemplars", 0)
+    most = max(N_KEYS, asked if isinstance(asked, int) else 0)
+    found: dict[int, dict[str, None]] = {}
+    for one in sorted(listed, key=lambda one: (one["depth"], one["key"])):
+        if one["cluster"] not in ledger:
+            fail(where, f"an exemplar of cluster {one['cluster']}, which is not there")
+        found.setdefault(int(ledger.resolve([one["cluster"]])[0]), {})[one["key"]] = None
+    return {cluster: list(keys)[:most] for cluster, keys in found.items()}
 
 
 def compare_generations(folder: ModelFolder, a: int, b: int) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from dbull.nets.augment import Augmentation, ImageShifts, MaskingNoise
 from dbull.nets.inputs import KINDS
 from dbull.nets.likelihood import LIKELIHOODS
 from dbull.nets.vae import ENCODERS
+from dbull.tables import ROLES
 from dbull.threads import check_threads
 
 Check = Callable[[str, Any], None]  # of the name and the value of a parameter; raises what cannot be
@@ -83,6 +84,11 @@ def _missing(device: str | torch.device) -> str | None:
     return None
 
 
+def check_one_of(name: str, value: Any, known: tuple[str, ...]) -> None:
+    """Refuse what is none of these."""
+    check_known("kind of data" if name == "kind" else name, value, known)
+
+
 def _one_of(known: Iterable[str], what: str = "") -> Check:
     return lambda name, value: check_known(what or name, value, tuple(known))
 
@@ -100,6 +106,18 @@ def _sizes(name: str, value: Any, allowed: str, other: Any = (), at_least: int =
 def _callable(name: str, value: Any, others: tuple[str | None, ...]) -> None:
     if not callable(value) and not (isinstance(value, str | None) and value in others):
         raise ValueError(f"{name} must be {', '.join(map(repr, others))} or a callable; got {value!r}.")
+
+
+def _roles(name: str, value: Any) -> None:
+    """Refuse what does not give roles to columns."""
+    if value is None:
+        return
+    if not isinstance(value, Mapping) or not all(isinstance(column, str) for column in value):
+        raise ValueError(
+            f"{name} must be None or roles by name, such as {{'shop': 'category'}}; got {value!r}."
+        )
+    for column, role in value.items():
+        check_known(f"role in {name}, of {column!r}:", role, ROLES)
 
 
 _COUNT = partial(check_number, at_least=1, whole=True)
@@ -130,13 +148,14 @@ ALLOWED: dict[str, Check] = {
         partial(check_number, at_least=0, others=("auto",)),
     ),
     **dict.fromkeys(("learning_rate", "joint_learning_rate"), partial(_POSITIVE, others=("auto",))),
-    "wait_steps": partial(_COUNT, at_least=0),
+    **dict.fromkeys(("wait_steps", "keep_exemplars"), partial(_COUNT, at_least=0)),
     "tolerance": partial(check_number, at_least=0),
     "threshold": partial(check_number, above=-math.inf, others=("auto",)),
     "max_evidence": partial(_POSITIVE, others=("auto", None)),
     "resolution": partial(_POSITIVE, others=tuple(RESOLUTIONS)),
     "hidden_dims": partial(_sizes, allowed="'auto' or a tuple of widths", other="auto"),
     "image_shape": partial(_sizes, allowed="None or a tuple of sizes", other=None),
+    "columns": _roles,
     "fresh_sizes": partial(_sizes, allowed="a tuple of whole numbers", at_least=2),
     **dict.fromkeys(("front_end", "use_encoder_variance", "strict_scale"), check_truth),
     **dict.fromkeys(("carry", "novelty", "freeze"), partial(check_truth, auto=True)),
@@ -165,6 +184,8 @@ def pack_parameters(model: Any) -> dict[str, Any]:
             packed[name] = value.item()
         elif name == "device":
             packed[name] = str(value)
+        elif isinstance(value, Mapping):
+            packed[name] = dict(value)
         elif name in ("hidden_dims", "image_shape", "fresh_sizes") and not isinstance(value, str | None):
             packed[name] = [int(part) for part in value]
     return packed

@@ -21,11 +21,21 @@ from dbull.codec.networks import Tensors, refusing_damage
 from dbull.documents import Reader, anything, check_fields, fail, list_of, or_none, text
 from dbull.errors import ModelFileError, SettingsError
 from dbull.ledger import Event, Ledger
+from dbull.lifelong.plane import Plane
 from dbull.lifelong.state import LearnerState
-from dbull.methods.listing import SETTINGS, check_method, read_event
+from dbull.methods.exemplars import Exemplars, pack_exemplars, unpack_exemplars
+from dbull.methods.listing import EXEMPLARS, SETTINGS, check_method, read_event
+from dbull.methods.mapping import DOCUMENT as MAP
+from dbull.methods.mapping import pack_map, unpack_map
 from dbull.methods.parameters import ALLOWED, Check, device_for, pack_parameters, unpack_parameters
+from dbull.methods.sparse import DOCUMENT as SPARSE
+from dbull.methods.sparse import pack_sparse, unpack_sparse
+from dbull.methods.tables import DOCUMENT, pack_table, unpack_table
+from dbull.methods.texts import DOCUMENT as TEXTS
+from dbull.methods.texts import TextReader, pack_texts, unpack_texts
 from dbull.nets.augment import Augmentation
 from dbull.store import Checkpoint, LearnedInput, Loaded, Manifest, ModelFolder
+from dbull.tables import ColumnEncoder, SparseProjection, WordCounts
 from dbull.writing import now
 
 if TYPE_CHECKING:
@@ -129,6 +139,12 @@ class StoredLearner(Stored):
     """An estimator with a learner's state, whose clusters have a history."""
 
     state_: LearnerState
+    column_encoder_: ColumnEncoder  # of tables of mixed columns alone
+    projection_: SparseProjection  # of wide sparse matrices alone
+    column_counts_: WordCounts  # the same; of texts, how many of a cluster have each word
+    text_reader_: TextReader  # of texts alone
+    exemplars_: Exemplars
+    map_: Plane
     elbo_: float
     device: str
     _documents = ("learner", "clusters", "columns")
@@ -146,9 +162,19 @@ class StoredLearner(Stored):
     def _pack(self) -> Checkpoint:
         ledger, elbo = self.state_.ledger, getattr(self, "elbo_", None)
         tensors, learner = pack_state(self.state_)
+        documents: dict[str, Any] = {"learner": learner, "clusters": ledger.to_json(since=ledger.n_events)}
+        for pack in (
+            pack_table,
+            pack_sparse,
+            pack_texts,
+            pack_exemplars,
+            pack_map,
+        ):  # of what a model may lack
+            more, told = pack(self)
+            tensors, documents = {**tensors, **more}, {**documents, **told}
         return Checkpoint(
             tensors=tensors,
-            documents={"learner": learner, "clusters": ledger.to_json(since=ledger.n_events)},
+            documents=documents,
             settings={"elbo": elbo if elbo is not None and np.isfinite(elbo) else None},
             encoder_fingerprint=self.state_.fingerprint or None,
             ids_given=ledger.ids_given,
@@ -169,7 +195,29 @@ class StoredLearner(Stored):
         self._adopt(state)
         if checkpoint.settings["elbo"] is not None:
             self.elbo_ = checkpoint.settings["elbo"]
-        return state.vae.shape.n_values
+        where = str(place / f"{MAP}.json")
+        plane = unpack_map(checkpoint.documents, state, where)
+        if plane is not None:
+            self.map_ = plane
+        where = str(place / f"{EXEMPLARS}.json")
+        kept = unpack_exemplars(checkpoint.tensors, checkpoint.documents, state, where)
+        if kept:
+            self.exemplars_ = kept
+        n_values, where = state.vae.shape.n_values, str(place / f"{DOCUMENT}.json")
+        encoder = unpack_table(checkpoint.tensors, checkpoint.documents, n_values, where)
+        if encoder is not None:
+            self.column_encoder_ = encoder
+            return len(encoder.names)
+        sparse = str(place / f"{SPARSE}.json")
+        found = unpack_sparse(checkpoint.tensors, checkpoint.documents, n_values, sparse)
+        if found is None:
+            return n_values
+        self.projection_, self.column_counts_ = found
+        n_columns, where = self.projection_.n_columns, str(place / f"{TEXTS}.json")
+        reader = unpack_texts(checkpoint.tensors, checkpoint.documents, n_columns, where)
+        if reader is not None:
+            self.text_reader_ = reader
+        return n_columns
 
     def _ledger(self) -> Ledger:
         return self.state_.ledger
@@ -281,8 +329,9 @@ def _restored(
     n_columns = model._become(checkpoint, place, earlier if events else None)
     where, told = str(place / "columns.json"), checkpoint.documents["columns"]
     names = check_fields(told, where, {"names": or_none(list_of(text))})["names"]
-    if names is not None and len(names) != n_columns:
-        fail(where, f"{len(names)} names for {n_columns} columns")
+    encoder = getattr(model, "column_encoder_", None)
+    if (names is not None and len(names) != n_columns) or (encoder and names != [*encoder.names]):
+        fail(where, f"other names than those of the {n_columns} columns")
     model.n_features_in_ = n_columns
     if names is not None:
         model.feature_names_in_ = np.array(names, dtype=object)  # type: ignore[attr-defined]

@@ -74,17 +74,20 @@ def fit_inputs(
     image_shape: tuple[int, int, int] | None,
     use_front_end: bool,
     as_they_are: bool = False,
+    scaled: bool = False,
 ) -> InputView:
     """Fix the view from the first data.
 
     Images are brought to [0, 1] as a whole, dense columns to mean 0 and variance 1 (less where they hardly
-    vary and have the unit of the others), sparse columns by the root of their
-    deviation, to a mean square of 1 as a whole (zeros stay zeros).
-    With `as_they_are` inputs are the values themselves, so that they can be undone without a decoder.
+    vary and have the unit of the others), sparse columns by the root of their deviation, to a mean square of
+    1 as a whole (zeros stay zeros). With `as_they_are` inputs are the values themselves, so that they can be
+    undone without a decoder. Columns that are `scaled` already keep their proportions.
     """
     check_known("kind of data", kind, KINDS)
     check_range(rows)
-    if kind == "images":
+    if scaled and kind != "sparse":
+        shift, scale = rows.new_zeros(1), rows.new_ones(1)
+    elif kind == "images":
         low, high = rows.min(), rows.max()
         shift, scale = low[None], torch.where(high > low, high - low, torch.ones_like(high))[None]
     elif kind == "sparse":
@@ -93,7 +96,7 @@ def fit_inputs(
         # columns as they are, where few rule, and columns of one variance, where rare ones rule.
         deviation = rows.double().std(0, correction=0)
         deviation = deviation.clamp_min(SMALLEST_SHARE * float(deviation.mean()))
-        half_way = torch.where(deviation > 0, deviation, 1.0).sqrt()
+        half_way = torch.where((deviation > 0) & (not scaled), deviation, 1.0).sqrt()
         root_mean_square = torch.linalg.vector_norm(rows.double() / half_way) / math.sqrt(rows.numel())
         scale = (half_way * torch.where(root_mean_square > 0, root_mean_square, 1.0)).to(rows.dtype)
     else:

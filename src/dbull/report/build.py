@@ -1,14 +1,15 @@
 """Fill a report from a fitted `DBULL`. No row of the data is needed: all is drawn from the model."""
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbull.methods.dbull import DBULL
+from dbull.methods.explanation import Explainer
 from dbull.report import data
-from dbull.report.data import Cluster, CodeMap, Feature, FormerCluster, ReportData
+from dbull.report.data import Cluster, CodeMap, FormerCluster, ReportData
 from dbull.report.images import as_picture, drawable_shape
 from dbull.store.manifest import package_version
 
@@ -18,9 +19,9 @@ MAX_CARDS = 120  # the largest clusters are shown
 MAX_MAP_POINTS = 2400
 MOST_DRAWS = 120  # codes of one cluster, for the map and the average
 N_SAMPLES = 6
-N_FEATURES = 6
+N_TRAITS = 6
 N_NEIGHBOURS = 3
-KEPT = ("id", "name", "status", "rows", "first_seen", "last_seen", "spread")  # of a record as it is
+KEPT = ("id", "name", "status", "rows", "first_seen", "last_seen", "spread", "exemplars")  # of a record
 
 
 def build_report(
@@ -44,8 +45,8 @@ def build_report(
     # The same seed each time: the same model gives the same page.
     codes = {c: model.sample_codes(n_draws, c, random_state=c)[0] for c in (record["id"] for record in shown)}
     brought = data.rows_per_arrival(arrivals, lambda cluster: int(model.resolve([cluster])[0]))
-    painter = _Painter(model, codes, {record["id"]: record["weight"] or 0.0 for record in shown})
-    near = _neighbours(codes, {record["id"]: record["spread"] for record in shown})
+    painter = _Painter(model, codes)
+    explain, on_page = Explainer(model), {record["id"] for record in shown}
     former = tuple(
         FormerCluster(one["id"], one["name"], one["first_seen"], int(model.resolve([one["id"]])[0]))
         for one in table
@@ -60,8 +61,8 @@ def build_report(
             rows_per_arrival=brought.get(record["id"], (0,) * len(arrivals)),
             prototype=painter.prototype(record["id"]),
             samples=painter.samples(record["id"]),
-            features=painter.features(record["id"]),
-            neighbours=near[record["id"]],
+            traits=() if painter.draws else explain(record["id"], N_TRAITS).traits,
+            neighbours=explain.nearest(record["id"], on_page)[:N_NEIGHBOURS],
         )
         for record in shown
     )
@@ -85,22 +86,20 @@ def build_report(
 
 
 class _Painter:
-    """Prototypes and samples of clusters as pictures, or as columns that stand out."""
+    """Prototypes and samples of clusters as pictures, if rows are any."""
 
-    def __init__(self, model: DBULL, codes: Mapping[int, Floats], weights: Mapping[int, float]):
+    def __init__(self, model: DBULL, codes: Mapping[int, Floats]):
         self._model = model
         self._shape = drawable_shape(model.image_shape)
         self._codes = codes
         view = model.state_.view
         self._low = float(view.shift.min())
         self._high = float((view.shift + view.scale).max())
-        if self._shape is None:
-            numbered = [f"column {i}" for i in range(model.n_features_in_)]
-            self._names = list(map(str, getattr(model, "feature_names_in_", numbered)))
-            self._mean, self._std = _average(
-                [model.inverse_transform(drawn) for drawn in codes.values()],
-                [weights[cluster] for cluster in codes],
-            )
+
+    @property
+    def draws(self) -> bool:
+        """Whether there are pictures."""
+        return self._shape is not None
 
     def prototype(self, cluster: int) -> NDArray[np.uint8] | None:
         return None if self._shape is None else self._picture(self._model.prototype(cluster))
@@ -110,43 +109,9 @@ class _Painter:
             return ()
         return tuple(map(self._picture, self._model.inverse_transform(self._codes[cluster][:N_SAMPLES])))
 
-    def features(self, cluster: int) -> tuple[Feature, ...]:
-        """Return the columns in which the prototype differs most from the average, in units of spread."""
-        if self._shape is not None:
-            return ()
-        values = self._model.prototype(cluster)
-        deviations = (values - self._mean) / self._std
-        strongest = np.argsort(-np.abs(deviations), kind="stable")[:N_FEATURES]
-        return tuple(Feature(self._names[i], float(values[i]), float(deviations[i])) for i in strongest)
-
     def _picture(self, row: Floats) -> NDArray[np.uint8]:
         assert self._shape is not None
         return as_picture(row, self._shape, self._low, self._high)
-
-
-def _average(rows: Sequence[Floats], weights: Sequence[float]) -> tuple[Floats, Floats]:
-    """Return mean and standard deviation of each column over clusters with these weights."""
-    shares = np.asarray(weights) + 1e-12
-    shares = shares / shares.sum()
-    means = np.stack([part.mean(0) for part in rows])
-    mean = shares @ means
-    var = shares @ np.stack([part.var(0) for part in rows]) + shares @ (means - mean) ** 2
-    # A column that is the same everywhere makes no cluster stand out.
-    return mean, np.where(var > 0, np.sqrt(var), np.inf)
-
-
-def _neighbours(
-    codes: Mapping[int, Floats], spreads: Mapping[int, float]
-) -> dict[int, tuple[tuple[int, float], ...]]:
-    """Return the clusters whose centres are nearest, with the distance over the sum of both spreads."""
-    ids = list(codes)
-    centres = np.stack([codes[cluster].mean(0) for cluster in ids])
-    spread = np.array([spreads[cluster] for cluster in ids])
-    distances = np.linalg.norm(centres[:, None] - centres[None], axis=2)
-    gaps = distances / np.maximum(spread[:, None] + spread[None], np.finfo(float).tiny)
-    np.fill_diagonal(gaps, np.inf)
-    nearest = np.argsort(gaps, axis=1, kind="stable")[:, : min(N_NEIGHBOURS, len(ids) - 1)]
-    return {cluster: tuple((ids[j], float(gaps[i, j])) for j in nearest[i]) for i, cluster in enumerate(ids)}
 
 
 def _code_map(codes: Mapping[int, Floats]) -> CodeMap:

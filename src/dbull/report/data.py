@@ -8,15 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbull.ledger import Event
-
-
-@dataclass(frozen=True)
-class Feature:
-    """A column in which a cluster differs from the average of the model."""
-
-    name: str
-    value: float  # in the prototype, in the units of the data
-    deviation: float  # from the average, in standard deviations
+from dbull.methods.traits import Trait
 
 
 @dataclass(frozen=True)
@@ -31,12 +23,13 @@ class Cluster:
     first_seen: int  # arrival, counted from 1
     last_seen: int
     spread: float
+    exemplars: Sequence[str]  # keys of the rows nearest to its centre
     parents: tuple[int, ...]
     absorbed: tuple[int, ...]  # ids that live on in it
     rows_per_arrival: tuple[int, ...]  # those of absorbed clusters included
     prototype: NDArray[np.uint8] | None  # (height, width) or (height, width, 3)
     samples: tuple[NDArray[np.uint8], ...]  # pictures like the prototype; drawn, not kept rows
-    features: tuple[Feature, ...]  # largest deviation first; empty for images
+    traits: tuple[Trait, ...]  # in what it differs from all other rows, strongest first; empty for images
     neighbours: tuple[tuple[int, float], ...]  # id, distance of the centres over the sum of both spreads
 
     @property
@@ -78,6 +71,7 @@ class ArrivalPoint:
     elbo_per_row: float | None = None
     novel_share: float | None = None
     rows_per_cluster: Mapping[int, int] = field(default_factory=dict)  # ids as they were then
+    n_outliers: int = 0
 
 
 @dataclass(frozen=True)
@@ -121,7 +115,7 @@ def arrivals_of(events: Sequence[Event]) -> tuple[ArrivalPoint, ...]:
         novel = told.get("novel_share") if event.arrival > 1 else None
         brought = {int(cluster): int(n) for cluster, n in told.get("rows_per_cluster", {}).items()}
         known = event.arrival, event.rows, event.time, told.get("n_clusters")
-        points.append(ArrivalPoint(*known, fit, novel, brought))
+        points.append(ArrivalPoint(*known, fit, novel, brought, int(told.get("n_outliers", 0))))
     return tuple(points)
 
 
@@ -176,7 +170,7 @@ def sentence(event: Event) -> str:
 
 def _why(told: Mapping[str, Any]) -> str:
     """Say what spoke for a birth: how much better the bound is, and how apart from what was known."""
-    parts = []
+    parts = [f"set apart by {told['because']}"] if told.get("because") else []
     gain, nearest, mixing = told.get("elbo_gain"), told.get("nearest"), told.get("mixing")
     if gain:
         parts.append(f"the bound is {gain:,.0f} nats better than without it")

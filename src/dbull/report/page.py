@@ -9,6 +9,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from dbull.ledger import Event
+from dbull.methods.traits import shown
 from dbull.report.charts import MOST_PICTURES, bars, code_map, hue, line_chart, timeline
 from dbull.report.data import ArrivalPoint, Cluster, ReportData, sentence
 from dbull.report.images import data_uri, tiled
@@ -24,12 +25,12 @@ def render_report(data: ReportData) -> str:
     prototypes = {c.id: data_uri(c.prototype) for c in data.clusters if c.prototype is not None}
     labels = {c.id: c.label for c in data.clusters}
     on_map = prototypes if len(data.clusters) <= MOST_PICTURES else {}
-    page = _environment().get_template("report.html")
+    page = environment().get_template("report.html")
     return page.render(
         data=data,
         summary=_summary(data),
-        style=_own_text("style.css"),
-        script=_own_text("script.js"),
+        style=own_text("style.css"),
+        script=own_text("script.js"),
         prototypes=prototypes,
         samples={c.id: data_uri(tiled(c.samples, SAMPLE_COLUMNS)) for c in data.clusters if c.samples},
         bars={c.id: bars(c.rows_per_arrival, _spoken_rows(c, data.arrivals)) for c in data.clusters},
@@ -57,7 +58,8 @@ def write_report(data: ReportData, path: str | os.PathLike[str]) -> Path:
 
 
 @cache
-def _environment() -> Environment:
+def environment() -> Environment:
+    """Return what fills the templates."""
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,  # names and settings are other people's text
@@ -65,12 +67,13 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(hue=hue, percent=_percent, number=_number, moment=_moment, sentence=sentence)
+    environment.filters.update(hue=hue, percent=_percent, shown=shown, moment=_moment, sentence=sentence)
     return environment
 
 
 @cache
-def _own_text(name: str) -> Markup:
+def own_text(name: str) -> Markup:
+    """Return a file of ours, to be put into a page as it is."""
     return Markup((TEMPLATES / name).read_text(encoding="utf-8"))
 
 
@@ -90,10 +93,17 @@ def _charts(arrivals: tuple[ArrivalPoint, ...]) -> list[tuple[str, str, Markup]]
     count = "{:.0f}".format, "Number of clusters", (0.0, None)
     clusters = line_chart(arrivals, lambda a: a.n_clusters, *count)
     novelty = line_chart(arrivals, lambda a: a.novel_share, "{:.0%}".format, "Novelty", (0.0, 1.0))
+    shares = "{:.1%}".format, "Outliers", (0.0, None)
+    outliers = line_chart(arrivals, lambda a: a.n_outliers / a.rows if a.rows else None, *shares)
     fit = line_chart(arrivals, lambda a: a.elbo_per_row, _number, "Evidence lower bound per row")
     return [
         ("Clusters", "how many there are after each arrival", clusters),
         ("Novelty", "share of rows that the clusters known before find strange", novelty),
+        (
+            "Outliers",
+            "share of rows that are answered but do not count",
+            outliers,
+        ),
         ("Fit", "evidence lower bound per row of the arrival, in nats; higher is better", fit),
     ]
 

@@ -15,8 +15,9 @@ the rules.
 
 from dbull.tables.encoder import ColumnEncoder
 from dbull.tables.frames import columns_of
-from dbull.tables.roles import ROLES, ColumnRole, propose_roles
+from dbull.tables.roles import ROLES, ColumnRole, propose_roles, proposed_keys
 from dbull.tables.scales import Feature
+from dbull.tables.sparse import SparseProjection
 from dbull.tables.word_counts import WordCounts
 from dbull.tables.words import WordHasher
 
@@ -25,8 +26,10 @@ __all__ = [
     "ColumnEncoder",
     "ColumnRole",
     "Feature",
+    "SparseProjection",
     "WordCounts",
     "WordHasher",
     "columns_of",
     "propose_roles",
+    "proposed_keys",
 ]

@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbull.documents import check_fields, fail, list_of, mapping, number, object_of, one_of, text, whole
-from dbull.errors import DataError
+from dbull.errors import DataError, TableNotice
 from dbull.tables.cells import Floats, tidy
 from dbull.tables.frames import Columns, columns_of
 from dbull.tables.parts import PARTS, Arrays, Part
 from dbull.tables.roles import ColumnRole, propose_roles
-from dbull.tables.scales import FLAGGED_SHARE, LARGEST, Feature, missing_spread
+from dbull.tables.scales import LARGEST, Feature, missing_spread
 
 VERSION = 1
 
@@ -37,7 +37,7 @@ class _Column:
     @property
     def flagged(self) -> bool:
         """Whether there is a feature for what is missing."""
-        return self.missing_share >= FLAGGED_SHARE
+        return self.missing_share > 0
 
     @property
     def features(self) -> Iterable[Feature]:
@@ -106,6 +106,11 @@ class ColumnEncoder:
         left_out = tuple(role.name for role in given if role.role not in PARTS)
         return cls(tuple(_fit_column(role, columns[role.name]) for role in used), left_out)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns that are used."""
+        return tuple(column.name for column in self._columns)
+
     @cached_property
     def features(self) -> tuple[Feature, ...]:
         """What each number of an encoded row means."""
@@ -137,7 +142,7 @@ class ColumnEncoder:
             start += part.shape[1]
         for notice in notices:
             if tell is None:
-                warnings.warn(notice, UserWarning, stacklevel=2)
+                warnings.warn(notice, TableNotice, stacklevel=2)
             else:
                 tell(notice)
         return rows

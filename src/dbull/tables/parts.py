@@ -190,7 +190,7 @@ def _phases(days: Floats, cycle: str) -> Floats:
 
 @dataclass(frozen=True)
 class _Date(Part):
-    """Days since 1970-01-01, and where in the day, the week and the year they are."""
+    """Where in the day, the week and the year a date is; which day it is grows with the stream."""
 
     cycles: tuple[str, ...]
     epoch: str  # the unit of dates that are numbers, or ""
@@ -207,18 +207,16 @@ class _Date(Part):
 
     @property
     def features(self) -> tuple[tuple[str, str], ...]:
-        circles = (f"{way} of {cycle}" for cycle in self.cycles for way in ("sin", "cos"))
-        return ("days", "days"), *((name, "position") for name in circles)
+        return tuple((f"{way} of {cycle}", "position") for cycle in self.cycles for way in ("sin", "cos"))
 
     def raw(self, cells: NDArray[Any]) -> Reading:
         reading = read_dates(cells, self.epoch)
         circles = (_phases(reading.values, cycle) for cycle in self.cycles)
-        parts = [reading.values, *(way(phases) for phases in circles for way in (np.sin, np.cos))]
-        return replace(reading, values=np.column_stack(parts))
+        parts = [way(phases) for phases in circles for way in (np.sin, np.cos)]
+        return replace(reading, values=np.array(parts).T)
 
     def spread(self, raw: Floats) -> Any:
-        circles = [block_spread(raw[:, i : i + 2], reach=2.0) for i in range(1, raw.shape[1], 2)]
-        return np.array([number_spread(raw[:, 0]), *np.repeat(circles, 2)])
+        return np.repeat([block_spread(raw[:, i : i + 2], reach=2.0) for i in range(0, raw.shape[1], 2)], 2)
 
 
 @dataclass(frozen=True, eq=False)

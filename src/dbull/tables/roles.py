@@ -18,6 +18,7 @@ from dbull.errors import check_known
 from dbull.tables.cells import (
     FLAGS,
     MOST_COUNTED,
+    Floats,
     Reading,
     count_values,
     epoch_of,
@@ -31,10 +32,10 @@ from dbull.tables.cells import (
 )
 from dbull.tables.frames import columns_of
 from dbull.tables.parts import cycles_of, frequent_levels
-from dbull.tables.scales import FLAGGED_SHARE
 from dbull.tables.words import words_of
 
 ROLES = ("number", "flag", "category", "date", "text", "vector", "key", "ignore")
+MARKED = 0.01  # share of rows with and without a value from which it tells rows apart whether there is one
 UNREADABLE = 0.05  # share of the values up to which a column is what the rest can be read as
 COVER, LEAST_COVER = 0.5, 0.2  # share of rows with frequent values: a category, and if it is nothing else
 UNIQUE_SHARE = 0.9  # of different values, from which they name their rows
@@ -42,6 +43,7 @@ PROSE_WORDS = 8.0  # words per value from which it is prose
 ROW_NUMBERS = 20  # rows from which 0, 1, 2, ... is no coincidence
 ID_WORDS = {"id", "ids", "uid", "uuid", "guid", "key", "index", "idx", "pk"}
 CODE_WORDS = {"code", "codes", "type", "kind", "category", "status", "zip", "zipcode", "postcode", "postal"}
+CALENDAR_WORDS = {"year", "quarter", "month", "week", "day", "date"}
 EPOCH_WORDS = {"epoch", "unix", "unixtime", "timestamp"}
 _NAME_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+")
 _DAY_OR_MONTH_FIRST = re.compile(r"[0-9]{1,2}([/.-])[0-9]{1,2}\1[0-9]{2,4}(\s.*)?")
@@ -74,6 +76,21 @@ def propose_roles(frame: Any, roles: Mapping[str, str] | None = None) -> tuple[C
         check_known("column", name, columns)
         check_known(f"role of column {name!r}:", role, ROLES)
     return tuple(_propose(name, column, given.get(name)) for name, column in columns.items())
+
+
+def proposed_keys(frame: Any) -> tuple[str, ...]:
+    """Return the columns of a table of numbers that only name its rows; looked for where ids are found."""
+    columns = columns_of(frame)
+    looked_at = {
+        name: column
+        for i, (name, column) in enumerate(columns.items())
+        if i == 0 or not ID_WORDS.isdisjoint(_name_words(name))
+    }
+    return tuple(role.name for role in propose_roles(looked_at) if role.role == "key")
+
+
+def _name_words(name: str) -> list[str]:
+    return [word.casefold() for word in _NAME_WORD.findall(name)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +135,7 @@ class _Column:
 
     def named(self, words: set[str]) -> bool:
         """Tell whether one of these words is in the name."""
-        return not words.isdisjoint(word.casefold() for word in _NAME_WORD.findall(self.name))
+        return not words.isdisjoint(_name_words(self.name))
 
     def mean(self, measure: Callable[[str], float]) -> float:
         """Return the mean of a measure of the values, each different value looked at once."""
@@ -148,8 +165,14 @@ def _propose(name: str, column: NDArray[Any], given: str | None) -> ColumnRole:
     if given not in (None, role):
         role, unreadable, reason = str(given), 0.0, "as asked for"
     missing_share = 1 - (1 - unreadable) * n_present / n_rows if n_rows else 0.0
+    days = _days(found) if role == "date" else np.zeros(0)
+    if len(days) and not cycles_of(days):
+        # Which day it is says only when a row came.
+        role, reason = "ignore", "dates that run through no day, week or year twice, so that they only go on"
+        if MARKED <= missing_share <= 1 - MARKED:
+            role, reason = "category", "whether there is a date; the dates themselves only go on"
     becomes = _becomes(role, found) if n_present else ""
-    if becomes and missing_share >= FLAGGED_SHARE:
+    if becomes and missing_share > 0:
         becomes += ", and whether it is missing"
     return ColumnRole(name, role, seen, missing_share, len(counts), more, becomes, reason)
 
@@ -180,7 +203,7 @@ def _judge(column: _Column) -> _Verdict:
     if not column.kinds.isdisjoint((dict, list, tuple, np.ndarray)):
         return "ignore", "nested values", 0, "nested values; give their parts as columns"
     if len(column.counts) == 1:
-        if FLAGGED_SHARE <= column.n_missing / (n + column.n_missing) <= 1 - FLAGGED_SHARE:
+        if MARKED <= column.n_missing / (n + column.n_missing) <= 1 - MARKED:
             return "category", column.kind, 0, "one value or missing: a mark that some rows have"
         return "ignore", column.kind, 0, f"always {next(iter(column.counts))!r:.40}"
     if {"0", "1"} == column.counts.keys() or FLAGS.keys() >= {label.casefold() for label in column.counts}:
@@ -203,6 +226,9 @@ def _judge_numbers(column: _Column, unreadable: float) -> _Verdict:
         return "key", seen, 0, "a different number in each row, named as an id"
     if is_whole and len(numbers) >= ROW_NUMBERS and numbers[0] in (0, 1) and (np.diff(numbers) == 1).all():
         return "key", seen, 0, "the numbers of the rows"
+    if column.named(CALENDAR_WORDS) and len(numbers) >= ROW_NUMBERS and (np.diff(numbers) >= 0).all():
+        # Like which day a date is, it says only when a row came.
+        return "ignore", seen, 0, "a part of a date that only goes on with the rows"
     if column.named(EPOCH_WORDS) and epoch_of(column.cells):
         return "date", f"{seen} since 1970", unreadable, ""
     if is_whole and column.named(ID_WORDS | CODE_WORDS):
@@ -247,11 +273,15 @@ def _becomes(role: str, column: _Column) -> str:
         shown = ", ".join(level[:20] for level in levels[:3]) + (", ..." if len(levels) > 3 else "")
         return f"which of {len(levels)} values ({shown}) or another" if levels[1:] else f"is it {shown}"
     if role == "date":
-        days = read_dates(column.cells, epoch_of(column.cells)).values
-        return ", ".join(["days", *cycles_of(days[~np.isnan(days)])])
+        return ", ".join(cycles_of(_days(column)))
     if role == "vector":
         return f"{width_of(column.cells)} numbers"
     return {"number": "a number", "flag": "true or false", "text": "topics of its words"}.get(role, "")
+
+
+def _days(column: _Column) -> Floats:
+    days = read_dates(column.cells, epoch_of(column.cells)).values
+    return days[~np.isnan(days)]
 
 
 def _n_values(column: _Column) -> str:

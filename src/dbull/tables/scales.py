@@ -7,7 +7,8 @@ values lie as far apart as unit variance asks, but no further than FARTHEST = 4,
 spread just part (2 % of each are nearer to the other). A flag has its whole vote from 7 % to 93 %, of 1 % it
 has 0.16, of 0.1 % still 0.016.
 
-What is missing is put at the centre, 0. If it is at least 1 % of the first rows, one more feature says so; it
+What is missing is put at the centre, 0. If any of the first rows lack it, one more feature says so, since a
+gap that is rare at first may be what a later day is about (flights that never took off have no times); it
 lies 1 / sqrt(1 - share) from the rest, which adds just the variance that the rows at the centre have lost.
 """
 
@@ -23,7 +24,6 @@ FARTHEST = 4.0  # distance of two values of one column, if rare ones would other
 LARGEST = 1e6  # encoded values lie within: far outside, but in reach of float32 and its squares
 HEAVY = 1.5  # standard deviation, in robust ones, from which a tail is heavy; exponential has 1.2, normal 1
 DECADE, DECADES = 10.0, 1000.0  # ratio of large and small values for a log if the tail is heavy, and if not
-FLAGGED_SHARE = 0.01  # missing share of the first rows from which there is a feature for it
 CURVES = ("linear", "log", "robust")
 
 
@@ -82,8 +82,8 @@ class Feature:
     part
         Which part of it: "value", a category, "other", "missing", "sin of hour of day", ...
     measure
-        What `restored` gives: "value" in the user's units, "share" of rows, "days" since 1970-01-01, or
-        "position" on a circle or in a space of topics.
+        What `restored` gives: "value" in the user's units, "share" of rows, or "position" on a circle or in
+        a space of topics.
     mean, spread, curve
         It is (curve(x) - mean) / spread.
     """
@@ -95,6 +95,11 @@ class Feature:
     mean: float
     spread: float
     curve: Curve = Curve()
+
+    @property
+    def name(self) -> str:
+        """The column, and which part of it."""
+        return self.column if self.part == "value" else f"{self.column}: {self.part}"
 
     def restored(self, encoded: ArrayLike) -> NDArray[np.float64]:
         """Return encoded values in the measure of this feature; of the mean of some rows, their share."""

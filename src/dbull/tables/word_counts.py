@@ -58,7 +58,21 @@ class WordCounts:
         for text, cluster in zip(texts, clusters, strict=True):
             found.setdefault(int(cluster), Counter()).update(set(words_of(text)))
         for cluster, counts in found.items():
-            self._words(cluster).add(counts, counts.total(), 0, self.most_words)
+            self.add_counts(cluster, counts)
+
+    def add_counts(self, cluster: int, counts: Counter[str]) -> None:
+        """Add how many texts of a cluster have each word."""
+        self._words(cluster).add(counts, counts.total(), 0, self.most_words)
+
+    def counts(self, cluster: int) -> Counter[str]:
+        """Return in how many texts of a cluster each word was found, none too high."""
+        return Counter(self._clusters[cluster].counts)
+
+    def only(self, clusters: Iterable[int]) -> "WordCounts":
+        """Return the counts of some clusters."""
+        found = WordCounts(self.most_words)
+        found._clusters = {cluster: self._clusters[cluster] for cluster in clusters}
+        return found
 
     def merge(self, other: "WordCounts") -> None:
         """Add what another has counted."""

@@ -1,31 +1,45 @@
 """Readers for files of one's own: any known format, in chunks, so that a file may be larger than memory."""
 
-import gzip
 import io
+import os
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from glob import glob, has_magic
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 
 from dbull.data.readers.arrow_files import read_arrow, read_arrow_stream, read_parquet, schema_names
-from dbull.data.readers.chunk import Chunk, ReadSettings
+from dbull.data.readers.cell_files import read_cells
+from dbull.data.readers.chunk import Chunk, ReadSettings, joined
 from dbull.data.readers.csv_files import first_line, read_csv, read_csv_stream
-from dbull.data.readers.images import read_images
+from dbull.data.readers.images import is_picture_folder, read_images
+from dbull.data.readers.json_lines import json_names, read_json, read_json_lines, read_json_stream
 from dbull.data.readers.numpy_files import read_npy, read_npy_stream, read_npz
+from dbull.data.readers.opening import DAMAGE, PACKED, packed_as, unpacked
+from dbull.data.readers.remote import fetch, is_address
+from dbull.data.readers.text_folders import is_text_folder, read_texts
 from dbull.errors import DataError
 
-_READERS: dict[str, Callable[[Path, ReadSettings], Iterator[Chunk]]] = {
+Reader = Callable[[Path, ReadSettings], Iterator[Chunk]]
+_TEXTS: dict[str, Reader] = {
+    **dict.fromkeys((".csv", ".tsv", ".tab"), read_csv),
+    **dict.fromkeys((".jsonl", ".ndjson"), read_json_lines),
+}
+TEXT_SUFFIXES = tuple(suffix + packed for suffix in _TEXTS for packed in ("", *PACKED))
+_READERS: dict[str, Reader] = {
     ".npy": read_npy,
     ".npz": read_npz,
-    ".csv": read_csv,
-    ".csv.gz": read_csv,
+    **{suffix + packed: reader for suffix, reader in _TEXTS.items() for packed in ("", *PACKED)},
+    ".json": read_json,
+    ".h5ad": read_cells,
     ".parquet": read_parquet,
     ".arrow": read_arrow,
     ".feather": read_arrow,
 }
+WITHOUT_TEXT = tuple(suffix for suffix in _READERS if suffix not in TEXT_SUFFIXES)
 SUFFIXES = tuple(_READERS)  # of the files that can be read
 
 
@@ -34,28 +48,35 @@ def read_chunks(
 ) -> Iterator[Chunk]:
     """Yield the rows of a file, a folder of images, or a stream, a chunk at a time.
 
-    `source` is a .npy, .npz, .csv, .csv.gz, .parquet, .arrow or .feather file; a folder of images; or "-" for
-    CSV (also gzipped), an Arrow stream or a .npy array on standard input, or on `stream` if that is given. A
-    DataError names the file, the row (from 1) and the column of what cannot be used.
+    `source` is a .npy, .npz, .csv, .tsv, .jsonl, .parquet, .arrow or .feather file, text also packed (.gz,
+    .bz2, .zst); a folder of images; or "-" for CSV or JSON lines (also packed), an Arrow stream or a .npy
+    array on standard input, or on `stream` if that is given. A DataError names the file, the row (from 1) and
+    the column of what cannot be used. With `settings.mixed` columns of tables may be of any type.
     """
     settings = settings or ReadSettings()
     if str(source) == "-":
         return _read_stream(stream if stream is not None else sys.stdin.buffer, settings)
     path = find_source(source)
     if path.is_dir():
-        return read_images(path, settings)
+        of_texts = not is_picture_folder(path) and is_text_folder(path)
+        return (read_texts if of_texts else read_images)(path, settings)
     if path.stat().st_size == 0:
         raise DataError(f"{path}: the file is empty")
     for suffix, reader in _READERS.items():
         if path.name.lower().endswith(suffix):
             return reader(path, settings)
     raise DataError(
-        f"{path}: unknown kind of file; known are {', '.join(_READERS)}, image folders, and - for a stream"
+        f"{path}: unknown kind of file; known are {', '.join((*_TEXTS, *WITHOUT_TEXT))}, text also packed "
+        f"({', '.join(PACKED)}), image folders, and - for a stream"
     )
 
 
 def find_source(source: Path | str) -> Path:
-    """Return where a file or a folder lies; refuse what is not there, or neither of them."""
+    """Return where a file or a folder lies, brought here from an address; refuse what is neither of them."""
+    if is_address(source) and not os.path.exists(source):
+        (source, *others) = fetch(source)
+        if others:
+            raise DataError(f"{source.name} and {len(others)} more files are there; name one")
     path = Path(source)
     try:
         path = path.expanduser()
@@ -69,6 +90,25 @@ def find_source(source: Path | str) -> Path:
     return path
 
 
+def expand_sources(sources: Iterable[Path | str]) -> list[Path]:
+    """Return files for patterns such as data/*.csv, and for folders that hold tables; others as they are."""
+    found: list[Path] = []
+    for source in map(Path, sources):
+        if is_address(source) and not os.path.exists(source):
+            found += fetch(source)
+        elif has_magic(str(source)) and not os.path.exists(source):
+            matches = sorted(map(Path, glob(str(source.expanduser()), recursive=True)))
+            if not matches:
+                raise DataError(f"{source}: no file matches this pattern")
+            found += matches
+        elif os.path.isdir(source) and not is_picture_folder(source):
+            tables = sorted(path for path in source.rglob("*") if path.name.lower().endswith(SUFFIXES))
+            found += [path for path in tables if path.is_file() and not path.name.startswith(".")] or [source]
+        else:
+            found.append(source)
+    return found
+
+
 def read_table(
     source: Path | str, settings: ReadSettings | None = None, stream: BinaryIO | None = None
 ) -> Chunk:
@@ -78,7 +118,7 @@ def read_table(
         raise DataError(f"{source}: there are no rows")
     first = chunks[0]
     keys = [chunk.keys for chunk in chunks if chunk.keys is not None]
-    x = np.concatenate([chunk.x for chunk in chunks]) if len(chunks) > 1 else first.x
+    x = joined([chunk.x for chunk in chunks])
     all_keys = np.concatenate(keys) if keys else None
     return Chunk(x, first.columns, all_keys, 0, first.sample_shape, first.unused)
 
@@ -88,8 +128,8 @@ def table_names(path: Path) -> tuple[str, ...] | None:
     name = path.name.lower()
     if not path.is_file():
         return None
-    if name.endswith((".csv", ".csv.gz")):
-        return first_line(path)
+    if name.endswith(TEXT_SUFFIXES):
+        return json_names(path) if ".jsonl" in name or ".ndjson" in name else first_line(path)
     return schema_names(path) if name.endswith((".parquet", ".arrow", ".feather")) else None
 
 
@@ -100,8 +140,12 @@ def _read_stream(stream: BinaryIO, settings: ReadSettings) -> Iterator[Chunk]:
     head = buffered.peek(8)
     if not head:
         raise DataError(f"{where}: nothing came")
-    if head.startswith(b"\x1f\x8b"):
-        return read_csv_stream(gzip.GzipFile(fileobj=buffered), settings, where)
+    if packed := packed_as(head):
+        buffered = io.BufferedReader(unpacked(buffered, packed, where))
+        try:
+            head = buffered.peek(8)
+        except DAMAGE as error:
+            raise DataError(f"{where}: truncated or damaged ({error})") from error
     if head.startswith(b"\x93NUMPY"):
         return read_npy_stream(buffered, settings, where)
     if head.startswith((b"ARROW1", b"PAR1")):
@@ -110,4 +154,5 @@ def _read_stream(stream: BinaryIO, settings: ReadSettings) -> Iterator[Chunk]:
         )
     if head.startswith(b"\xff\xff\xff\xff"):
         return read_arrow_stream(buffered, settings, where)
-    return read_csv_stream(buffered, settings, where)
+    text = read_json_stream if head.lstrip().startswith(b"{") else read_csv_stream
+    return text(buffered, settings, where)

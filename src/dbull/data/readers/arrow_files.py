@@ -84,26 +84,44 @@ def _chunks(batches: Iterable[Any], settings: ReadSettings, selection: Selection
     first_row = 0
     for batch in batches:
         for start in range(0, batch.num_rows, settings.chunk_rows):
-            yield _chunk(batch.slice(start, settings.chunk_rows), first_row + start, settings.key, selection)
+            part = batch.slice(start, settings.chunk_rows)
+            yield _chunk(part, first_row + start, settings, selection)
         first_row += batch.num_rows
     if first_row == 0:
         raise DataError(f"{selection.where}: there are columns but no rows")
 
 
-def _chunk(batch: Any, first_row: int, key: str | None, selection: Selection) -> Chunk:
-    where = selection.where
-    parts, names = [], []
-    for name in selection.names:
-        values, value_names = _numbers(batch.column(name), name, first_row, where)
-        parts.append(values)
-        names += value_names
+def _chunk(batch: Any, first_row: int, settings: ReadSettings, selection: Selection) -> Chunk:
+    where, key = selection.where, settings.key
     keys = None
     if key is not None and selection.key_position is not None:
         column = batch.column(key)
         if need_pyarrow(where).types.is_nested(column.type):
             raise DataError(f"{where}: column '{key}': a key must be a text or a number, got {column.type}")
         keys = np.array(column.to_pylist())
+    if settings.mixed:
+        return selection.table({n: _cells(batch.column(n), where) for n in selection.names}, keys, first_row)
+    parts, names = [], []
+    for name in selection.names:
+        values, value_names = _numbers(batch.column(name), name, first_row, where)
+        parts.append(values)
+        names += value_names
     return replace(selection, names=tuple(names)).chunk(np.concatenate(parts, axis=1), keys, first_row)
+
+
+def _cells(column: Any, where: str) -> np.ndarray:
+    """Return the cells of a column of any type; times without their zone, as the clock on the wall showed."""
+    pyarrow = need_pyarrow(where)
+    types = pyarrow.types
+    if types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if types.is_timestamp(column.type):
+        if column.type.tz is not None:
+            column = pyarrow.compute.local_timestamp(column)
+        return np.asarray(column.cast(pyarrow.timestamp("us"), safe=False).to_numpy(zero_copy_only=False))
+    if types.is_nested(column.type):
+        return np.fromiter(column.to_pylist(), dtype=object, count=len(column))
+    return np.asarray(column.to_numpy(zero_copy_only=False))
 
 
 def _numbers(column: Any, name: str, first_row: int, where: str) -> tuple[np.ndarray, list[str]]:

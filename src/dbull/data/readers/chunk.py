@@ -33,6 +33,7 @@ class ReadSettings:
     max_bytes: int | None = None  # where a CSV file ends as far as we are concerned; it may be growing
     tap: Callable[[bytes], object] | None = None  # is given the text of a CSV file, unpacked, as it is read
     only: Mapping[str, str] | None = None  # keys of images to read, each with the SHA-256 that it must have
+    mixed: bool = False  # whether tables are read as columns of any type, and not as numbers alone
 
     def __post_init__(self) -> None:
         if self.chunk_rows < 1:
@@ -45,11 +46,73 @@ class ReadSettings:
         return min(self.chunk_rows, max(1, CHUNK_VALUES // max(n_columns, 1)))
 
 
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Rows of columns of any type, each an array of `n_rows` cells; None, NaN or "" for what is missing."""
+
+    columns: dict[str, np.ndarray]
+    n_rows: int
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return self.n_rows
+
+    def __getitem__(self, rows: slice) -> "Table":
+        """Return some of the rows."""
+        return Table(
+            {name: column[rows] for name, column in self.columns.items()}, len(range(self.n_rows)[rows])
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class SparseRows:
+    """Rows of a sparse matrix."""
+
+    matrix: Any  # of scipy.sparse, in the format CSR
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return int(self.matrix.shape[0]), int(self.matrix.shape[1])
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return self.shape[0]
+
+    def __getitem__(self, rows: slice) -> "SparseRows":
+        """Return some of the rows."""
+        return SparseRows(self.matrix[rows])
+
+
+def joined(parts: Sequence[Any]) -> Any:
+    """Return arrays, or tables, as one; a table may lack columns that others have."""
+    if isinstance(parts[0], SparseRows) and len(parts) > 1:
+        from scipy.sparse import vstack
+
+        return SparseRows(vstack([part.matrix for part in parts], format="csr"))
+    if len(parts) == 1 or not isinstance(parts[0], Table):
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+    names = dict.fromkeys(name for part in parts for name in part.columns)
+    columns = {
+        name: _joined_cells([part.columns.get(name, np.full(len(part), None)) for part in parts])
+        for name in names
+    }
+    return Table(columns, sum(map(len, parts)))
+
+
+def _joined_cells(parts: list[np.ndarray]) -> np.ndarray:
+    """Return one column; numbers beside other things stay what they are."""
+    kinds = {part.dtype.kind for part in parts}
+    if len(kinds) > 1 and not kinds <= set("iuf"):
+        parts = [part.astype(object) for part in parts]
+    return np.concatenate(parts)
+
+
 @dataclass(frozen=True, eq=False)  # arrays have no single answer to ==
 class Chunk:
     """Some rows of a file."""
 
-    x: np.ndarray  # (n, d) float32
+    x: Any  # (n, d) float32, a `Table` or `SparseRows`
     columns: tuple[str, ...]  # names of the columns of `x`
     keys: np.ndarray | None  # (n,) names of the rows, if there is a key column
     first_row: int  # number of the first row in the whole, from 0
@@ -73,6 +136,11 @@ class Selection:
     names: tuple[str, ...]
     key_position: int | None = None
     unused: tuple[str, ...] = ()
+
+    def table(self, columns: dict[str, np.ndarray], keys: np.ndarray | None, first_row: int) -> Chunk:
+        """Return a chunk of columns of any type."""
+        n_rows = len(next(iter(columns.values())))
+        return Chunk(Table(columns, n_rows), self.names, keys, first_row, (len(self.names),), self.unused)
 
     def chunk(
         self, x: np.ndarray, keys: np.ndarray | None, first_row: int, shape: tuple[int, ...] | None = None
@@ -140,7 +208,7 @@ def select_columns(names: Sequence[str], settings: ReadSettings, where: str) -> 
 def optional_pyarrow() -> Any:
     """Return pyarrow with the parts used here, or None if it is not installed."""
     try:
-        for part in ("csv", "ipc", "parquet"):
+        for part in ("compute", "csv", "ipc", "parquet"):
             importlib.import_module(f"pyarrow.{part}")
         return importlib.import_module("pyarrow")
     except ImportError:

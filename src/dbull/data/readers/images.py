@@ -53,6 +53,11 @@ def read_images(folder: Path, settings: ReadSettings) -> Iterator[Chunk]:
         yield selection.chunk(rows, np.array(some), start, shape)
 
 
+def is_picture_folder(folder: Path) -> bool:
+    """Tell whether there is an image below a folder."""
+    return any(name.lower().endswith(SUFFIXES) for _, _, names in os.walk(folder) for name in names)
+
+
 def image_files(folder: Path) -> dict[str, Path]:
     """Return the images below a folder by their keys, in order; refuse a folder without any."""
     found = sorted(
@@ -64,8 +69,7 @@ def image_files(folder: Path) -> dict[str, Path]:
     files = {path.relative_to(folder).as_posix(): path for path in found if path.is_file()}
     if not files:
         raise DataError(
-            f"{folder}: no images in this folder; known are {', '.join(SUFFIXES)}. "
-            "Tables in a folder are learned by naming them one by one, or by watching the folder"
+            f"{folder}: no tables and no images in this folder; known images are {', '.join(SUFFIXES)}"
         )
     return files
 

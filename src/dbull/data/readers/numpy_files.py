@@ -12,6 +12,7 @@ from numpy.lib import format as npy_format
 
 from dbull.data.archives import DAMAGED_NPZ
 from dbull.data.readers.chunk import TIMES, Chunk, ReadSettings, check_width, select_columns
+from dbull.data.readers.sparse_files import is_sparse_file, read_sparse
 from dbull.errors import DataError
 
 _BLOCK = 1 << 24  # no more is reserved at once than this, whatever a damaged header asks for
@@ -40,6 +41,9 @@ def read_npz(path: Path, settings: ReadSettings) -> Iterator[Chunk]:
     try:
         with zipfile.ZipFile(path) as archive:
             members = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
+            if settings.array is None and is_sparse_file(members):
+                yield from read_sparse(path, settings)
+                return
             array = _choose_array(members, settings.array, str(path))
             with archive.open(f"{array}.npy") as stream:
                 yield from read_npy_stream(stream, settings, f"{path}:{array}")

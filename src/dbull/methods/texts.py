@@ -1,0 +1,171 @@
+"""Texts for an estimator: hashed and weighted words as sparse rows, and the words that set clusters apart.
+
+The first texts fix how much words weigh, so that a text means the same in every arrival; words that come
+later weigh the most. What is counted of each cluster are words, in a bounded way, in place of the columns of
+a sparse matrix.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from dbull.codec.networks import Tensors, refusing_damage
+from dbull.documents import check_fields, fail, list_of, mapping, text
+from dbull.errors import DataError, TableNotice
+from dbull.methods.listing import N_WORDS
+from dbull.methods.sparse import TEXTS
+from dbull.methods.tables import Encoded, is_table
+from dbull.methods.traits import Trait
+from dbull.tables import WordCounts, WordHasher, columns_of, propose_roles
+from dbull.tables.cells import read_labels, tidy
+
+N_BUCKETS = 1 << 15
+DOCUMENT, TENSORS = TEXTS, "words"  # names of what is stored
+MOST_BESIDE = 3  # columns, such as ids, that a table may have beside its texts to be one of texts
+
+
+@dataclass(frozen=True, eq=False)
+class TextReader:
+    """Where texts are in what is given, and how they become rows."""
+
+    hasher: WordHasher
+    columns: tuple[str, ...]  # of a table; none where texts were given by themselves
+
+    def texts(self, X: Any) -> list[str]:
+        """Return the text of each row, "" where there is none."""
+        if not is_table(X):
+            return list_of_texts(X, self.columns)
+        columns = columns_of(X)
+        names = self.columns or tuple(columns)
+        absent = [name for name in names if name not in columns]
+        if absent or (not self.columns and len(names) > 1):
+            wanted = (
+                f"a column {', '.join(map(repr, absent))}" if absent else "texts, or a table of one column"
+            )
+            raise DataError(f"this model reads {wanted}; the table has {', '.join(list(columns)[:20])}")
+        found = [read_labels(tidy(columns[name])) for name in names]
+        return ["\n".join(part for part in parts if part) for parts in zip(*found, strict=True)]
+
+
+def list_of_texts(X: Any, columns: Sequence[str] = ()) -> list[str]:
+    """Return texts that were given by themselves: a list, an array or a series of them."""
+    cells = X.tolist() if hasattr(X, "tolist") else list(X) if isinstance(X, Sequence) else [X]
+    if isinstance(X, str | bytes) or not all(isinstance(cell, str) or _is_missing(cell) for cell in cells):
+        beside = f", or a table with the column {', '.join(columns)}" if columns else ""
+        raise TypeError(f"kind='text' takes a list of texts{beside}; got {type(X).__name__}")
+    return [cell if isinstance(cell, str) else "" for cell in cells]
+
+
+def _is_missing(cell: Any) -> bool:
+    return cell is None or (isinstance(cell, float) and cell != cell)
+
+
+def text_rows(model: Any, X: Any, *, first: bool) -> Any:
+    """Return texts as a sparse matrix of weighted words; X as it is where there are none."""
+    if first:
+        model.__dict__.pop("text_reader_", None)
+        columns = _text_columns(model, X)
+        if columns is None:
+            return X
+        texts = TextReader(WordHasher(N_BUCKETS), columns).texts(X)
+        model.text_reader_ = TextReader(WordHasher(N_BUCKETS).learned(texts), columns)
+    reader: TextReader | None = getattr(model, "text_reader_", None)
+    return X if reader is None or isinstance(X, Encoded) else reader.hasher.rows(reader.texts(X))
+
+
+def _text_columns(model: Any, X: Any) -> tuple[str, ...] | None:
+    """Return the columns of a first table that are texts, none of other rows; None if it is not of texts."""
+    if not is_table(X):
+        return () if model.kind == "text" else None
+    columns = columns_of(X)
+    if model.kind != "text" and (model.kind != "auto" or len(columns) > 1 + MOST_BESIDE):
+        return None
+    if model.kind == "text" and len(columns) == 1:
+        return tuple(columns)
+    roles = propose_roles(columns, model.columns)
+    texts = tuple(role.name for role in roles if role.role == "text")
+    others = [role for role in roles if role.name not in texts]
+    if model.kind != "text" and (not texts or any(role.role not in ("key", "ignore") for role in others)):
+        return None
+    if not texts:
+        raise DataError(
+            f"kind='text', but no column of {', '.join(list(columns)[:20])} looks like texts; name it: "
+            "columns={'name': 'text'}"
+        )
+    if others:
+        told = ", ".join(repr(role.name) for role in others[:20])
+        warnings.warn(
+            f"columns left out: {told} (the texts are in {', '.join(texts)})", TableNotice, stacklevel=6
+        )
+    return texts
+
+
+def count_words(model: Any, X: Any) -> None:
+    """Count the words of texts that were just learned, by cluster."""
+    counts = copy.deepcopy(getattr(model, "column_counts_", WordCounts()))
+    counts.add(model.text_reader_.texts(X), model.labels_)
+    model.column_counts_ = counts
+
+
+class ClusterWords:
+    """The words of the clusters that there are; those of merged ones are with the one they live on in."""
+
+    def __init__(self, model: Any):
+        self._ledger, stored = model.state_.ledger, model.column_counts_
+        self._counts = WordCounts(stored.most_words)
+        self._counts.merge(stored)
+        for cluster in stored.clusters:
+            into = int(self._ledger.resolve([cluster])[0])
+            if into != cluster:
+                self._counts.join(cluster, into)
+
+    def words(self, cluster: int, n_words: int = N_WORDS) -> list[str]:
+        """Return the words that set a cluster apart, best first."""
+        return [trait.column for trait in self.traits(cluster, n_words, self._counts.clusters)]
+
+    def traits(self, cluster: int, n_words: int, others: Collection[int]) -> tuple[Trait, ...]:
+        """Return the words that set a cluster apart from others, with their shares."""
+        if cluster not in self._counts.clusters:
+            return ()
+        among = [c for c in self._counts.clusters if c == cluster or c in others]
+        counts = self._counts.only(among)
+        n_here = max(self._ledger[cluster].rows, 1)
+        n_others = max(sum(self._ledger[c].rows for c in among if c != cluster), 1)
+        found = []
+        for word, _ in counts.top_words(cluster, n_words):
+            here = min(1.0, counts.counts(cluster)[word] / n_here)
+            there = min(1.0, sum(counts.counts(c)[word] for c in among if c != cluster) / n_others)
+            found.append(Trait(word, "", "share", here, there, here - there))
+        return tuple(found)
+
+
+def pack_texts(model: Any) -> tuple[dict[str, dict[str, torch.Tensor]], dict[str, Any]]:
+    """Return how a model reads texts as a group of tensors and a document; nothing if it reads none."""
+    reader: TextReader | None = getattr(model, "text_reader_", None)
+    if reader is None:
+        return {}, {}
+    words, arrays = reader.hasher.to_document()
+    tensors = {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
+    return {TENSORS: tensors}, {DOCUMENT: {"words": words, "columns": list(reader.columns)}}
+
+
+def unpack_texts(
+    tensors: Tensors, documents: Mapping[str, Any], n_columns: int, where: str
+) -> TextReader | None:
+    """Return what `pack_texts` was given, for a projection of so many columns."""
+    if DOCUMENT not in documents:
+        return None
+    with refusing_damage(where):
+        values = check_fields(documents[DOCUMENT], where, {"words": mapping, "columns": list_of(text)})
+        arrays = {name: tensor.numpy() for name, tensor in tensors.get(TENSORS, {}).items()}
+        hasher = WordHasher.from_document(values["words"], arrays, f"{where}.words")
+        if hasher.n_buckets != n_columns:
+            fail(where, f"{hasher.n_buckets} buckets for a projection of {n_columns} columns")
+    return TextReader(hasher, tuple(values["columns"]))
