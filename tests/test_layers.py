@@ -7,12 +7,13 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "dbull"
 
-# room -> rooms it may import. `errors`, `documents` and `writing` may be used everywhere.
-EVERYWHERE = {"errors", "documents", "writing"}
+# room -> rooms it may import. `errors`, `documents`, `writing` and `threads` may be used everywhere.
+EVERYWHERE = {"errors", "documents", "writing", "threads"}
 MAY_IMPORT = {
     "errors": set(),
     "documents": set(),
     "writing": set(),
+    "threads": set(),
     "ledger": set(),
     "store": set(),
     "probability": set(),

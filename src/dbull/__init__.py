@@ -1,6 +1,7 @@
 """Unsupervised lifelong clustering."""
 
 import importlib
+import logging
 from typing import TYPE_CHECKING
 
 from dbull.errors import DataError, DbullError, NumericalError
@@ -29,6 +30,8 @@ __all__ = [
     "load",
     "to_anndata",
 ]
+
+logging.getLogger("dbull").addHandler(logging.NullHandler())  # whoever wants to hear it says so
 
 MODULES = {
     "CURL": "competitors.curl",

@@ -132,6 +132,11 @@ mapping = value_that(lambda value: isinstance(value, dict), "an object")
 _list = value_that(lambda value: isinstance(value, list), "a list")
 
 
+def anything(value: object, where: str) -> Any:
+    """Read whatever is there."""
+    return value
+
+
 def or_none(reader: Reader) -> Reader:
     """Return the reader of what may also be null."""
     return lambda value, where: None if value is None else reader(value, where)

@@ -157,7 +157,7 @@ def test_names_are_listed():
         (["bench", "split-digit", "kmeans"], 2, "did you mean 'split-digits'"),
         (["bench", "split-digits", "kmens"], 2, "did you mean 'kmeans'"),
         (["bench", "split-digits", "kmeans", "--set", "n_cluster=3"], 2, "did you mean 'n_clusters'"),
-        (["bench", "split-digits", "kmeans", "--set", "n_init=many"], 2, "words need quotes"),
+        (["bench", "split-digits", "kmeans", "--set", "n_init=many"], 2, "n_init"),
         (["bench", "split-digits", "kmeans", "--seeds", "4..1"], 2, "runs backwards"),
         (["bench", "split-digits", "kmeans", "--seeds", "0..99999999999999"], 2, "more than 10000 seeds"),
         (["bench", "split-digits", "kmeans", "--format", "html"], 2, "unknown format 'html'"),

@@ -125,7 +125,7 @@ def test_no_color_is_kept_to():
 
 def test_end_names_the_report(capsys):
     show = Show(1, talks=True, watches=False)
-    cluster = {"id": 0, "rows": 5, "first_seen": 0, "last_seen": 1, "digit": 7, "share": 0.5}
+    cluster = {"id": 0, "rows": 5, "first_seen": 1, "last_seen": 2, "digit": 7, "share": 0.5}
     show.end(Outcome(5, 1, 1, 1.0, 0.5, 3.0, [cluster]), "page.html", None)
     text = capsys.readouterr().out
     assert "page.html" in text

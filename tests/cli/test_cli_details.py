@@ -276,8 +276,8 @@ def test_a_model_that_cannot_be_written_is_refused_before_learning(place):
 
 def test_a_folder_without_permission_is_found_early(place, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, mode, **_: mode != os.W_OK | os.X_OK)
-    assert "make it so" in run("learn", place / "model", place / "nothing.csv", code=1).stderr
-    assert "make it so" in run("learn", place / "new" / "deep", place / "nothing.csv", code=1).stderr
+    assert "make it so" in run("learn", place / "model", place / "tuesday.csv", code=1).stderr
+    assert "make it so" in run("learn", place / "new" / "deep", place / "tuesday.csv", code=1).stderr
     assert "make it so" in run("rename", place / "model", 0, "x", code=1).stderr
     run("rename", place / "no-model", 0, "x", code=4)
     run("clusters", place / "model")

@@ -71,9 +71,9 @@ def test_learning_tells_what_it_did_and_keeps_it(place):
     assert [row["rows"] for row in history] == [120, 100]
     table = answer("clusters", place / "model")
     assert [(row["id"], row["rows"], row["first_seen"]) for row in table] == [
-        (0, 60, 0),
-        (1, 110, 0),
-        (2, 50, 1),
+        (0, 60, 1),
+        (1, 110, 1),
+        (2, 50, 2),
     ]
     kinds = [event["kind"] for event in answer("events", place / "model", "--since", 1)]
     assert kinds == ["arrival", "birth"]
@@ -252,13 +252,29 @@ def test_changes_by_hand(place):
     assert ModelFolder(place / "model").manifest().settings["reading"]["header"] is None
 
 
+def test_settings_need_neither_quotes_nor_brackets(place):
+    words = ("--set", "columns=c,a", "--set", "device=cpu", "-q")
+    run("learn", place / "new", place / "monday.csv", *words)
+    assert dbull.load(place / "new").feature_names_in_.tolist() == ["c", "a"]
+    run("learn", place / "other", place / "monday.csv", "--set", "columns=b", "-q")
+    assert dbull.load(place / "other").feature_names_in_.tolist() == ["b"]
+
+
 def test_rollback_diff_and_check(place):
     run("learn", place / "model", place / "tuesday.csv", "-q")
     difference = answer("diff", place / "model", 1, 2)
     assert (difference["learned"], difference["equal"]) == (["tuesday.csv"], False)
+    assert [(one["id"], one["before"] is None, one["after"]["rows"]) for one in difference["clusters"]] == [
+        (1, False, 110),
+        (2, True, 50),
+    ]
+    said = run("diff", place / "model", 1, 2).stdout.splitlines()
+    assert said == ["+ learned tuesday.csv", "  cluster 1: 60 -> 110 rows", "+ cluster 2, 50 rows"]
+    assert "mixture/sum_zz" in run("diff", place / "model", 1, 2, "--internals").stdout
     run("rollback", place / "model", 1, "--note", "bad day")
     assert len(answer("clusters", place / "model")) == 2
     assert answer("diff", place / "model", 1, 3)["equal"]
+    assert "- cluster 2, 50 rows" in run("diff", place / "model", 2, 3).stdout
     run("learn", place / "model", place / "tuesday.csv", "-q")
     assert [row["id"] for row in answer("clusters", place / "model")] == [0, 1, 3], "id 2 was given once"
     assert answer("check", place / "model")["ok"]
@@ -495,5 +511,5 @@ def test_what_init_writes_fits_a_model_that_was_made_without_it(place):
     run("learn", place / "model", place / "tuesday.csv", "--config", place / "week.toml", "-q")
     assert (
         "cannot become"
-        in run("learn", place / "model", place / "x.csv", "--set", "kind='sparse'", code=2).stderr
+        in run("learn", place / "model", place / "monday.csv", "--set", "kind='sparse'", code=2).stderr
     )

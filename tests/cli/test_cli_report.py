@@ -1,11 +1,12 @@
 """``dbull report``: one page about the model of a folder, and exit codes when there is none."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
 
-from dbull.cli import app
+from dbull.cli import app, options
 from dbull.cli.exits import ExitCode
 
 GOLDEN = Path(__file__).parent.parent / "reference" / "model-format-1" / "model"
@@ -34,6 +35,19 @@ def test_an_older_generation_with_a_title(tmp_path):
     html = path.read_text(encoding="utf-8")
     assert "<h1>&lt;before&gt;</h1>" in html
     assert "<dt>Generation</dt><dd>1</dd>" in html
+
+
+def test_a_missing_folder_is_made_only_if_wanted(tmp_path, monkeypatch):
+    path = tmp_path / "missing" / "page.html"
+    done = dbull("report", GOLDEN, "-o", path)
+    assert (done.exit_code, path.parent.exists()) == (ExitCode.USAGE, False)
+    assert "mkdir" in done.stderr
+    terminal = SimpleNamespace(isatty=lambda: True)
+    monkeypatch.setattr(options, "sys", SimpleNamespace(stdin=terminal, stderr=terminal))
+    for answer, code in ((False, ExitCode.USAGE), (True, ExitCode.DONE)):
+        monkeypatch.setattr(options, "confirm", lambda question, answer=answer, **_: answer)
+        assert dbull("report", GOLDEN, "-o", path).exit_code == code
+        assert path.exists() is answer
 
 
 def test_no_model_and_no_place_to_write(tmp_path):

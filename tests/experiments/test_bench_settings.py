@@ -35,12 +35,28 @@ def test_assignments_are_typed_as_in_toml():
     assert [type(value) for value in values.values()] == [int, float, bool, str, list, float]
 
 
+def test_words_need_no_quotes_and_lists_no_brackets():
+    pairs = ["device=cuda:1", "columns=a,b", "sizes = 28, 28", "mixed=a,1,true", "grey=True", "name=día"]
+    assert parse_assignments(pairs) == {
+        "device": "cuda:1",
+        "columns": ["a", "b"],
+        "sizes": [28, 28],
+        "mixed": ["a", 1, True],
+        "grey": True,
+        "name": "día",
+    }
+
+
 @pytest.mark.parametrize(
     ("pairs", "words"),
     [
         (["a"], "key=value"),
         (["=3"], "key=value"),
-        (["a=word"], "words need quotes"),
+        (["a=two words"], "need quotes"),
+        (["a='open"], "need quotes"),
+        (["a=[1,2"], "need quotes"),
+        (["a=,two words"], "need quotes"),
+        (["a="], "need quotes"),
         (["a=1", "a=2"], "twice"),
         (["a=1\nb=2"], "TOML|quotes"),
     ],

@@ -39,15 +39,26 @@ def test_a_file_is_learned_once_in_whatever_format(place, quick_module):
         list(Learner(place / "model", SETTINGS).learn(place / "again.npz"))
 
 
-def test_of_a_file_that_grew_only_the_new_rows(place, tmp_path, quick_module):
+def test_of_a_file_that_grew_only_the_new_rows(place, tmp_path, monkeypatch, quick_module):
     shutil.copytree(place / "model", tmp_path / "model")
     both = sparse.vstack([sparse.load_npz(place / "a.npz"), documents(40, (1, 2), 1)])
     sparse.save_npz(tmp_path / "a.npz", both)
-    (told,) = Learner(tmp_path / "model", SETTINGS).learn(tmp_path / "a.npz")
+    learner, asked = Learner(tmp_path / "model", SETTINGS | {"arrival_rows": 100}), []
+    real = learner.model.partial_fit
+    monkeypatch.setattr(
+        learner.model, "partial_fit", lambda x, keys: asked.append(keys) or real(x, keys=keys)
+    )
+    (told,) = learner.learn(tmp_path / "a.npz")
     assert told.report.n_rows == 40
-    model = open_model(tmp_path / "model")[0]
-    keys = [key for row in model.clusters_ for key in row["exemplars"]]
-    assert all(key.startswith("a.npz:") and 1 <= int(key[6:]) <= 200 for key in keys)
+    assert asked == [tuple(f"a.npz:{row}" for row in range(161, 201))]
+
+
+def test_other_values_in_the_same_columns_are_other_rows(place, tmp_path, quick_module):
+    shutil.copytree(place / "model", tmp_path / "model")
+    other = sparse.load_npz(place / "a.npz")
+    other.data = other.data[::-1].copy()
+    sparse.save_npz(tmp_path / "other.npz", other)
+    assert len(list(Learner(tmp_path / "model", SETTINGS).learn(tmp_path / "other.npz"))) == 2
 
 
 def test_rows_are_those_of_the_matrix(place):

@@ -64,7 +64,7 @@ class AnyLife(RuleBasedStateMachine):
         self.kinds += ["birth"] * len(new)
         for cluster, n in seen.items():
             self.rows[cluster] += n
-            assert not n or self.ledger[cluster].last_seen == self.ledger.n_arrivals - 1
+            assert not n or self.ledger[cluster].last_seen == self.ledger.n_arrivals
         self.rows |= dict(zip(new, born, strict=True))
         self.living += new
         self.total += sum(born) + sum(seen.values())
@@ -187,7 +187,7 @@ def small() -> Ledger:
 def test_a_merge_keeps_the_older_id_and_its_rows(small):
     assert small.resolve([0, 1, 2, 3]).tolist() == [0, 0, 2, 0]
     assert small[0].rows == 70
-    assert small[0].last_seen == 1
+    assert small[0].last_seen == 2
     assert small[0].weight == pytest.approx(0.7)
     assert small[3].merged_into == 1
     merges = [e for e in small.events if e.kind == "merge"]
@@ -215,8 +215,8 @@ def test_a_merge_keeps_a_name():
 
 def test_retired_clusters_still_count_rows(small):
     arrive(small, {2: 5})
-    assert (small[2].rows, small[2].status, small[2].last_seen) == (35, "retired", 2)
-    assert small[0].last_seen == 1
+    assert (small[2].rows, small[2].status, small[2].last_seen) == (35, "retired", 3)
+    assert small[0].last_seen == 2
 
 
 def test_what_learning_did_becomes_events():

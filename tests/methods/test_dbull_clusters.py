@@ -48,13 +48,13 @@ def kinds(model):
 
 def test_a_stream_is_written_down(model):
     assert kinds(model) == [
-        ("arrival", 0, ()),
-        ("birth", 0, (0,)),
-        ("birth", 0, (1,)),
         ("arrival", 1, ()),
-        ("birth", 1, (2,)),
+        ("birth", 1, (0,)),
+        ("birth", 1, (1,)),
         ("arrival", 2, ()),
-        ("birth", 2, (3,)),
+        ("birth", 2, (2,)),
+        ("arrival", 3, ()),
+        ("birth", 3, (3,)),
     ]
     arrival, birth = model.events_[3], model.events_[4]
     assert arrival.rows == arrival.evidence["n_rows"] == 120
@@ -70,7 +70,7 @@ def test_the_table_agrees_with_labels_and_weights(model):
     assert [row["rows"] for row in table] == [90, 140, 50, 40]
     assert [row["id"] for row in table] == model.cluster_ids_.tolist() == [0, 1, 2, 3]
     assert [row["weight"] for row in table] == pytest.approx(model.weights_.tolist())
-    assert [(row["first_seen"], row["last_seen"]) for row in table] == [(0, 0), (0, 1), (1, 1), (2, 2)]
+    assert [(row["first_seen"], row["last_seen"]) for row in table] == [(1, 1), (1, 2), (2, 2), (3, 3)]
     assert {row["status"] for row in table} == {"active"}
     np.testing.assert_array_equal(model.labels_, model.predict(ROWS[TRUTH == 3]))
     assert sum(row["rows"] for row in table) == model.state_.n_rows == 320
@@ -99,7 +99,7 @@ def test_a_merge_keeps_the_older_id(model):
     assert (table[0]["rows"], table[2]["rows"], table[2]["merged_into"]) == (140, 0, 0)
     assert (table[2]["status"], table[2]["spread"]) == ("merged", None)
     assert table[0]["weight"] == pytest.approx(model.weights_[0])
-    assert kinds(model)[-1] == ("merge", 2, (0, 2))
+    assert kinds(model)[-1] == ("merge", 3, (0, 2))
 
 
 def test_ids_go_on_behind_a_gap(model):

@@ -64,6 +64,9 @@ def test_clusters_are_told_by_their_columns(model, days):
         assert trait.here == pytest.approx(having, abs=0.02)
         assert trait.others == 0
     assert model.report_.born[new].because.startswith("column 2")
+    for cluster in model.cluster_ids_.tolist():
+        told = model.explain(cluster, 900)
+        assert all(trait.effect > 0 for trait in (*told.traits, *told.from_nearest))  # what it has, not lacks
     model.feature_names_in_ = np.array([f"word {i}" for i in range(N_COLUMNS)], dtype=object)
     assert model.explain(new).traits[0].column.startswith("word 2")
     del model.feature_names_in_
@@ -165,6 +168,10 @@ def test_counts_are_weighted_by_how_rare_their_columns_are():
     assert projection.weights[0] == pytest.approx(1.0)  # in every row
     assert projection.weights[1:].min() > 2.0
     assert not SparseProjection.fit(rows * 1.5).counts
+    weighted = np.log1p(rows.toarray()) * projection.weights
+    weighted /= np.linalg.norm(weighted, axis=1, keepdims=True)
+    projected = projection.project(rows)
+    np.testing.assert_allclose(projected @ projected.T, weighted @ weighted.T, atol=1e-4)
 
 
 def test_memory_is_bounded_by_what_is_there():

@@ -240,7 +240,7 @@ def test_preview_changes_no_bit_and_says_what_will_happen(quick, X):
     assert fingerprint(model.state_) == before
     model.partial_fit(new)
     assert preview.rows == dict(enumerate(np.bincount(model.labels_, minlength=model.n_clusters_).tolist()))
-    assert tuple(preview.events(quick.n_data_sets_)) == model.events_[len(quick.events_) :]
+    assert tuple(preview.events(quick.n_data_sets_ + 1)) == model.events_[len(quick.events_) :]
     assert replace(preview, seconds=0.0) == replace(model.report_, seconds=0.0)
     assert preview.novel_share == model.history_[0].novel_share
 

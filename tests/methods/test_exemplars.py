@@ -86,6 +86,11 @@ def test_the_order_of_data_sets_does_not_matter():
     assert [one.key for one in whole] == [one.key for one in parts] == ["k1", "k3", "k6"]
 
 
+def test_a_key_that_comes_again_counts_once_as_near_as_it_was_ever():
+    twice = nearest_of([Exemplar("a", 3.0), Exemplar("a", 1.0), Exemplar("b", 2.0)], 3, 0)
+    assert [(one.key, one.depth) for one in twice] == [("a", 1.0), ("b", 2.0)]
+
+
 def test_copies_are_one_exemplar():
     rows = np.concatenate([blobs(0), np.repeat(blobs(0).mean(0, keepdims=True), 60, axis=0)])
     told = DBULL(random_state=0).fit(rows)

@@ -69,6 +69,16 @@ def test_a_newborn_is_told_in_words(model, tmp_path):
     assert kept.explain(2) == model.explain(2)
 
 
+def test_newborns_are_told_apart_from_what_was_known_and_not_from_each_other(flights):
+    """Of two kinds of late flights both are late, though half of the others are late too."""
+    late = flights[1]
+    both = pd.concat([late, late.assign(distance=late.distance + 3000)], ignore_index=True)
+    learner = DBULL(random_state=0).fit(flights[0]).partial_fit(both)
+    assert len(learner.report_.born) == 2
+    for newborn in learner.report_.born.values():
+        assert "delay 180, others 11" in newborn.because
+
+
 def test_preview_tells_why_and_changes_nothing(flights):
     learner = DBULL(random_state=0).fit(flights[0])
     before = learner.events_

@@ -107,6 +107,9 @@ def test_dark_and_light_differ_and_the_page_fits_a_narrow_screen(data, tmp_path)
     measure = (
         "<script>addEventListener('load', () => { const d = document.documentElement;"
         "d.dataset.over = d.scrollWidth - d.clientWidth;"
+        # A window may be wider than asked for, so the links are measured in the width of a phone.
+        "document.body.style.width = '390px'; const links = [...document.querySelectorAll('nav a')];"
+        "d.dataset.links = Math.max(...links.map(a => a.getBoundingClientRect().right));"
         "d.dataset.ground = getComputedStyle(document.body).backgroundColor; })</script></body>"
     )
     path.write_text(path.read_text(encoding="utf-8").replace("</body>", measure), encoding="utf-8")
@@ -119,5 +122,6 @@ def test_dark_and_light_differ_and_the_page_fits_a_narrow_screen(data, tmp_path)
             f"--blink-settings=preferredColorScheme={scheme}",
         )
         assert re.search(r'data-over="(-?\d+)"', dom).group(1) == "0"
+        assert float(re.search(r'data-links="([\d.]+)"', dom).group(1)) <= 390
         grounds.add(re.search(r'data-ground="([^"]+)"', dom).group(1))
     assert len(grounds) == 2

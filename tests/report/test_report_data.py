@@ -50,8 +50,8 @@ def test_merged_cluster_lives_on_in_the_older(model, data):
     # Arrival 3 brought 100 rows of the blob that was merged, and 40 of the one that it was merged into.
     assert by_id(data)[1].rows_per_arrival == (90, 0, 140)
     lanes = {lane.id: lane for lane in data.lanes}
-    assert (lanes[3].end, lanes[3].into, dict(lanes[3].rows)) == (2, 1, {2: 100})
-    assert (lanes[1].end, lanes[1].into, dict(lanes[1].rows)) == (None, None, {0: 90, 2: 40})
+    assert (lanes[3].end, lanes[3].into, dict(lanes[3].rows)) == (3, 1, {3: 100})
+    assert (lanes[1].end, lanes[1].into, dict(lanes[1].rows)) == (None, None, {1: 90, 3: 40})
 
 
 def test_every_event_but_arrivals_is_told(model, data):

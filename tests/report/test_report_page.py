@@ -122,7 +122,7 @@ def test_cards_show_the_figures_of_their_clusters(data):
     for cluster in data.clusters:
         card = html[html.index(f'id="cluster-{cluster.id}"') :].split("</article>")[0]
         assert f"<dd>{cluster.rows:,}</dd>" in card
-        assert f"arrival {cluster.first_seen + 1}</dd>" in card
+        assert f"arrival {cluster.first_seen}</dd>" in card
         assert f"--h:{hue(cluster.id)}" in card
         for n in cluster.rows_per_arrival:
             assert not n or f": {n:,}" in card  # said aloud with the bars

@@ -33,7 +33,6 @@ app = Typer(
     help="Unsupervised lifelong clustering.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )

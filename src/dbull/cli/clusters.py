@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from dbull.cli.options import AsJson, Generation, Model
+from dbull.cli.options import AsJson, Generation, Model, check_files
 from dbull.cli.output import check_text, say, show_json, show_rows, show_table
 from dbull.documents import as_text
 from dbull.errors import SettingsError, check_known
 
 if TYPE_CHECKING:
-    from dbull.methods.dbull import DBULL
+    from dbull.ledger import Ledger
 
 COLUMNS = ("id", "name", "rows", "weight", "first_seen", "last_seen", "spread", "status")
 EVENT_COLUMNS = ("generation", "time", "kind", "clusters", "rows", "evidence")
@@ -30,19 +30,22 @@ def clusters(
     generation: Generation = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the clusters: rows, weight, first and last arrival (from 0), spread in latent space, status.
+    """List the clusters: rows, weight, first and last arrival (from 1), spread in latent space, status.
 
     Example: `dbull clusters model`, `dbull clusters model 3`, `dbull clusters model --tree`
     """
-    from dbull.ingest import open_model
+    from dbull.methods.listing import list_clusters
+    from dbull.store import ModelFolder
 
-    learner = open_model(model, generation)[0]
-    rows = learner.clusters_
     if tree:
-        _show_tree(rows, learner.hierarchy_, as_json)
+        from dbull.ingest import open_model
+
+        learner = open_model(model, generation)[0]
+        _show_tree(learner.clusters_, learner.hierarchy_, as_json)
         return
+    rows = list_clusters(ModelFolder(model), generation)
     if cluster is not None:
-        _show_one(model, learner, cluster, generation, as_json)
+        _show_one(model, rows, cluster, generation, as_json)
         return
     shown = [row for row in rows if everything or row["status"] in ("active", "retired")]
     told = (*COLUMNS, "words") if shown and "words" in shown[0] else COLUMNS
@@ -65,7 +68,7 @@ def events(
     Example: `dbull events model --kind birth --json`
     """
     from dbull.ledger import EVENT_KINDS
-    from dbull.methods.storage import told_events
+    from dbull.methods.listing import told_events
     from dbull.store import ModelFolder
 
     if kind is not None:
@@ -86,7 +89,7 @@ def rename(
     Example: `dbull rename model 3 heels`
     """
     note = f"rename {cluster} {as_text(name)!r}"
-    _change(model, lambda learner: learner.rename(cluster, check_text("NAME", name) or None), note)
+    _mark(model, lambda ledger: ledger.rename(cluster, check_text("NAME", name) or None), note)
 
 
 def merge(
@@ -98,8 +101,17 @@ def merge(
     """
     if len(set(clusters)) < 2:
         raise SettingsError("merge needs at least two different ids")
+    check_files(model, ())
+    from dbull.methods.storage import Provenance, load_generation, save
+    from dbull.store import ModelFolder
+
+    folder = ModelFolder(model)
+    loaded = folder.load()
+    folder.check_writable()
+    learner = load_generation(folder, loaded).merge_clusters(clusters)
     note = f"merge {' '.join(map(str, clusters))}"
-    _change(model, lambda learner: learner.merge_clusters(clusters), note)
+    reading = loaded.checkpoint.settings.get("reading", {})
+    say(f"generation {save(learner, model, note, Provenance(reading=reading)).generation}: {note}")
 
 
 def retire(model: Model, cluster: Id) -> None:
@@ -107,7 +119,7 @@ def retire(model: Model, cluster: Id) -> None:
 
     Example: `dbull retire model 4`
     """
-    _change(model, lambda learner: learner.retire(cluster), f"retire {cluster}")
+    _mark(model, lambda ledger: ledger.retire(cluster), f"retire {cluster}")
 
 
 def _show_tree(rows: "list[dict[str, Any]]", joins: Sequence[Any], as_json: bool) -> None:
@@ -128,30 +140,29 @@ def _show_tree(rows: "list[dict[str, Any]]", joins: Sequence[Any], as_json: bool
     tell(living, 0)
 
 
-def _change(path: Path, change: "Callable[[DBULL], object]", note: str) -> None:
-    """Change a model by hand, as one more generation."""
-    from dbull.methods.storage import Provenance, load_generation, save
+def _mark(path: Path, change: "Callable[[Ledger], None]", note: str) -> None:
+    """Change what the ledger alone knows, as one more generation."""
+    from dbull.methods.listing import change_ledger
     from dbull.store import ModelFolder
 
-    folder = ModelFolder(path)
-    loaded = folder.load()
-    folder.check_writable()
-    learner = load_generation(folder, loaded)
-    change(learner)
-    reading = loaded.checkpoint.settings.get("reading", {})
-    manifest = save(learner, path, note, Provenance(reading=reading))
-    say(f"generation {manifest.generation}: {note}")
+    say(f"generation {change_ledger(ModelFolder(path), change, note).generation}: {note}")
 
 
-def _show_one(model: Path, learner: "DBULL", cluster: int, generation: int | None, as_json: bool) -> None:
-    from dbull.methods.storage import told_events
+def _show_one(
+    model: Path, rows: list[dict[str, Any]], cluster: int, generation: int | None, as_json: bool
+) -> None:
+    from dbull.methods.listing import told_events
     from dbull.store import ModelFolder
 
-    record = next((row for row in learner.clusters_ if row["id"] == cluster), None)
+    record = next((row for row in rows if row["id"] == cluster), None)
     if record is None:
         raise SettingsError(f"no cluster has the id {cluster}; `dbull clusters {model} --all` lists them")
     found = [e for e in told_events(ModelFolder(model), generation) if cluster in e["clusters"]]
-    explanation = learner.explain(cluster) if record["status"] != "merged" else None
+    explanation = None
+    if record["status"] != "merged":
+        from dbull.ingest import open_model
+
+        explanation = open_model(model, generation)[0].explain(cluster)
     if as_json:
         told = None if explanation is None else asdict(explanation)
         show_json({**record, "events": found, "explanation": told})

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
-from dbull.cli.options import Quiet
+from dbull.cli.options import Quiet, check_folder
 from dbull.cli.output import rows_per_cluster, say, show_json
 from dbull.errors import SettingsError
 
@@ -75,15 +75,12 @@ def demo(
 
     Example: `dbull demo`, then open dbull-demo.html in a browser.
     """
-    import torch
-
     from dbull.cli.demo_display import Show
     from dbull.methods.dbull import DBULL
     from dbull.report import build_report, check_target, write_report
     from dbull.store import ModelFolder
 
-    # Threads wait for each other where cores are busy, and one is enough for arrivals this small.
-    torch.set_num_threads(1)
+    check_folder(out)
     check_target(out)
     if model is not None and ModelFolder(model).generations():
         raise SettingsError(f"{model}: a model is here already; name a folder that is free")

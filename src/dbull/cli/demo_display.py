@@ -135,7 +135,7 @@ class Show:
         for column in ("rows", "first seen", "last seen", "digit", "pure"):
             table.add_column(column, justify="right")
         for cluster in outcome.clusters:
-            seen = (f"arrival {cluster[name] + 1}" for name in ("first_seen", "last_seen"))
+            seen = (f"arrival {cluster[name]}" for name in ("first_seen", "last_seen"))
             counts = str(cluster["id"]), str(cluster["rows"])
             table.add_row(*counts, *seen, str(cluster["digit"]), f"{cluster['share']:.0%}")
         return table

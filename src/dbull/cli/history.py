@@ -83,35 +83,45 @@ def prune(
 
 
 def diff(
-    model: Model, a: Number, b: Annotated[int, Argument(metavar="GEN")], as_json: AsJson = False
+    model: Model,
+    a: Number,
+    b: Annotated[int, Argument(metavar="GEN")],
+    internals: Annotated[
+        bool, Option("--internals", help="Every value and tensor that differs, clusters or not.")
+    ] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Show what the second generation has different from the first.
+    """Show what the second generation has different from the first: files, clusters, settings.
 
     Example: `dbull diff model 1 2`
     """
+    from dbull.methods.listing import compare_generations
     from dbull.store import ModelFolder
 
-    found = ModelFolder(model).diff(a, b)
+    folder = ModelFolder(model)
+    # Models of other methods have no ledger.
+    if internals or folder.manifest(b).settings.get("method", "dbull") != "dbull":
+        found = asdict(difference := folder.diff(a, b)) | {"equal": difference.equal}
+    else:
+        found = compare_generations(folder, a, b)
     # A file is remembered by several facts of one name.
-    learned, unlearned = list(dict.fromkeys(found.learned)), list(dict.fromkeys(found.unlearned))
+    found |= {name: list(dict.fromkeys(found[name])) for name in ("learned", "unlearned")}
     if as_json:
-        show_json({**asdict(found), "learned": learned, "unlearned": unlearned, "equal": found.equal})
+        show_json(found)
         return
-    if found.equal:
-        say(f"generations {a} and {b} answer alike")
-    for sign, names in (("+", learned), ("-", unlearned)):
-        for name in names[:MOST_CHANGES]:
-            say(f"{sign} learned {name}")
-    if max(len(learned), len(unlearned)) > MOST_CHANGES:
-        say(f"  {len(learned)} and {len(unlearned)} inputs in all; --json lists them")
-    changes = [*found.settings, *found.data_schema, *found.documents]
-    for change in changes[:MOST_CHANGES]:
-        say(f"  {change.place}: {change.before!s:.60} -> {change.after!s:.60}")
-    if len(changes) > MOST_CHANGES:
-        say(f"  and {len(changes) - MOST_CHANGES} more; --json lists all")
-    for tensor in found.tensors:
-        by = f", by at most {tensor.largest:.4g}" if tensor.largest is not None else ""
-        say(f"  {tensor.group}/{tensor.name}: {tensor.before} -> {tensor.after}{by}")
+    lines = [f"generations {a} and {b} answer alike"] if found["equal"] else []
+    for sign, name in (("+", "learned"), ("-", "unlearned")):
+        lines += _some([f"{sign} learned {name}" for name in found[name]])
+    lines += _some([_told_cluster(one) for one in found.get("clusters", [])])
+    values = [*found["settings"], *found.get("data_schema", []), *found.get("documents", [])]
+    lines += _some([f"  {v['place']}: {v['before']!s:.60} -> {v['after']!s:.60}" for v in values])
+    for tensor in found.get("tensors", []):
+        by = f", by at most {tensor['largest']:.4g}" if tensor["largest"] is not None else ""
+        lines.append(f"  {tensor['group']}/{tensor['name']}: {tensor['before']} -> {tensor['after']}{by}")
+    if found["encoder_changed"]:
+        lines.append("  the networks have learned: codes and probabilities of the same rows may differ")
+    for line in lines or ["no cluster has changed; --internals lists what has"]:
+        say(line)
 
 
 def check(model: Model, as_json: AsJson = False) -> None:
@@ -151,6 +161,33 @@ def check(model: Model, as_json: AsJson = False) -> None:
             say(f"note: {finding.path}: {finding.text}")
     if problems:
         raise Exit(ExitCode.MODEL_DAMAGED)
+
+
+def _some(lines: list[str]) -> list[str]:
+    """Return lines, or the first of too many of them."""
+    more = len(lines) - MOST_CHANGES
+    return [*lines[:MOST_CHANGES], f"  and {more} more; --json lists all"] if more > 0 else lines
+
+
+def _told_cluster(change: dict[str, Any]) -> str:
+    """Say in a line what became of a cluster."""
+    before, after = change["before"], change["after"]
+    if before is None or after is None:
+        sign, row = ("+", after) if before is None else ("-", before)
+        return f"{sign} {_cluster(row)}, {row['rows']:,} rows"
+    told = []
+    if before["name"] != after["name"]:
+        told.append(f"named {after['name']}" if after["name"] else "no name any more")
+    if before["status"] != after["status"]:
+        into = f" into {after['merged_into']}" if after["status"] == "merged" else ""
+        told.append(after["status"] + into)
+    if before["rows"] != after["rows"]:
+        told.append(f"{before['rows']:,} -> {after['rows']:,} rows")
+    return f"  {_cluster(before)}: {', '.join(told)}"
+
+
+def _cluster(row: dict[str, Any]) -> str:
+    return f"cluster {row['id']}" + (f" ({row['name']})" if row["name"] else "")
 
 
 def _note(manifest: "Manifest") -> str:

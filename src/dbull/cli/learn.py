@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Exit, Option
 
 from dbull.cli.exits import ExitCode
-from dbull.cli.options import Data, Key, Model, Quiet, read_config
+from dbull.cli.options import Data, Key, Model, Quiet, check_files, read_config
 from dbull.cli.output import check_text, drop_output, reader_is_gone, rows_per_cluster, say, show_json, split
 from dbull.cli.progress import Teller, learning_progress
-from dbull.errors import AlreadyLearnedError, DataError, NumericalError, check_known
+from dbull.errors import AlreadyLearnedError, DataError, NumericalError, SettingsError, check_known
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from dbull.ingest import Learned
+    from dbull.cli.hooks import Hooks
+    from dbull.ingest import Learned, Learner
 
 CONDITIONS = ("new-cluster",)
 SETTLE_SECONDS = 2.0
@@ -101,10 +102,13 @@ def learn(
     `dbull learn model digits.npy --set image_shape=[8,8] --set epochs=20`
     """
     from dbull.data.readers import expand_sources
+
+    data = expand_sources(data)
+    check_files(None, data)
+    settings = options.settings()
     from dbull.ingest import Learner
 
-    learner = Learner(model, options.settings(), name=options.name, dry_run=dry_run, force=force)
-    data = expand_sources(data)
+    learner = Learner(model, settings, name=options.name, dry_run=dry_run, force=force)
     refused: list[AlreadyLearnedError] = []
     with learning_progress(options.quiet) as teller:
         shown = _Shown(teller, options.as_json)
@@ -136,6 +140,13 @@ def watch(
         ),
     ] = None,
     once: Annotated[bool, Option("--once", help="Learn what is there, and stop.")] = False,
+    on: Annotated[str | None, Option("--on", help="new-cluster: when --exec and --webhook are told.")] = None,
+    commands: Annotated[
+        list[str] | None, Option("--exec", metavar="CMD", help="Run, with the event as JSON on its input.")
+    ] = None,
+    addresses: Annotated[
+        list[str] | None, Option("--webhook", metavar="URL", help="Gets the event as JSON by POST.")
+    ] = None,
 ) -> None:
     """Learn files as they arrive in DIR, in the order of their names, each exactly once, until stopped.
 
@@ -144,23 +155,31 @@ def watch(
     restart everything goes on where it was. Names that begin with a dot, and unknown kinds of files, are
     left alone.
 
-    Example: `dbull watch model inbox --once`
+    With --on new-cluster each cluster born after the first data set is told to a command or a web server,
+    tried again if it fails, while learning goes on.
+
+    Examples: `dbull watch model inbox --once`,
+    `dbull watch model inbox --on new-cluster --exec "jq .clusters >> new.txt"`
     """
+    if not folder.is_dir():  # told before torch is imported
+        raise SettingsError(f"{folder}: is not a folder; make it, or name the one where files arrive")
+    hooks = _hooks(on, commands or (), addresses or ())
+    settings = options.settings()
     from dbull.ingest import Inbox, Learner
 
     if settle is None:
         settle = 0.0 if once else SETTLE_SECONDS
     inbox = Inbox(folder, settle)
-    learner = Learner(model, options.settings(), name=options.name)
+    learner = Learner(model, settings, name=options.name)
     bad = False
     if not (options.quiet or once):
         say(f"watching {folder}; stop with Ctrl-C", err=True)
-    with learning_progress(options.quiet) as teller:
+    with hooks, learning_progress(options.quiet) as teller:
         shown = _Shown(teller, options.as_json)
         while True:
             for path in inbox.arrived():
                 try:
-                    shown.show(learner.learn_among_others(path, teller.tell))
+                    shown.show(_told(hooks, learner, learner.learn_among_others(path, teller.tell)))
                 except AlreadyLearnedError:
                     continue
                 except (DataError, NumericalError) as error:
@@ -175,6 +194,29 @@ def watch(
         raise Exit(ExitCode.CONDITION_MET)
     if bad:
         raise Exit(ExitCode.DATA_REFUSED)
+
+
+def _hooks(on: str | None, commands: "Sequence[str]", addresses: "Sequence[str]") -> "Hooks":
+    from dbull.cli.hooks import Hooks
+
+    if on is not None:
+        check_known("event", on, CONDITIONS)
+    if (on is None) != (not commands and not addresses):
+        raise SettingsError("--on new-cluster goes with --exec CMD or --webhook URL, and they with it")
+    return Hooks(commands, addresses)
+
+
+def _told(hooks: "Hooks", learner: "Learner", arrivals: "Iterable[Learned]") -> "Iterator[Learned]":
+    """Yield the arrivals; tell the hooks of clusters that were born after the first data set."""
+    from dbull.methods.listing import told_events
+
+    for learned in arrivals:
+        if hooks and learned.report.born and not learned.first:
+            where = {"model": str(learner.folder.path), "name": learned.name}
+            for event in told_events(learner.folder, learned.generation):
+                if event["generation"] == learned.generation and event["kind"] == "birth":
+                    hooks.tell({**where, **event})
+        yield learned
 
 
 class _Shown:

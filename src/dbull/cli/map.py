@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from dbull.cli.options import Data, Generation, Key, Model, Quiet
+from dbull.cli.options import Data, Generation, Key, Model, Quiet, check_files, check_folder
 from dbull.cli.output import say
 from dbull.cli.table_files import Columns, table_writer
 from dbull.documents import as_text
@@ -38,10 +38,13 @@ def map_rows(
     if suffix not in (".html", ".csv", ".parquet"):
         raise SettingsError(f"{out}: the name must end in .html, .csv or .parquet")
     check_place(out)
+    check_folder(out)
     from dbull.data.readers import expand_sources
-    from dbull.ingest import Input, open_model, rows_for, telling_notices
 
     data = expand_sources(data)
+    check_files(model, data)
+    from dbull.ingest import Input, open_model, rows_for, telling_notices
+
     learner, reading = open_model(model, generation)
     if key is not None:
         reading = replace(reading, key=key)

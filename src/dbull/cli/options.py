@@ -1,14 +1,17 @@
 """Options that several commands share, and settings: flag > environment > TOML file > default, all known."""
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Argument, Option
+from typer import Argument, Option, confirm
 
+from dbull.cli.output import printable
 from dbull.errors import SettingsError, check_known
+from dbull.writing import make_parent
 
 PREFIX = "DBULL_"
 
@@ -29,20 +32,48 @@ AsJson = Annotated[bool, Option("--json", help="As JSON.")]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="No progress.")]
 
 
+def check_files(model: Path | None, data: Sequence[Path]) -> None:
+    """Refuse a model (None: it need not be there) or files that are not there, before torch is imported."""
+    from dbull.data.readers import find_source
+    from dbull.store import ModelFolder
+
+    if model is not None:
+        ModelFolder(model).number()
+    for path in data:
+        if str(path) != "-":
+            find_source(path)
+
+
+def check_folder(target: Path) -> None:
+    """Ask whether to make the folder that a file goes to; where nobody can be asked, say what to do."""
+    folder = target.parent
+    if os.path.lexists(folder):
+        return
+    told = f"{target}: there is no folder {folder}"
+    asked = all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
+    if not (asked and confirm(f"{printable(told)}; make it?", err=True)):
+        raise SettingsError(f"{told}; make it (mkdir -p), or name another")
+    make_parent(target)
+
+
 def read_config(path: Path | None, assignments: Sequence[str], flags: Mapping[str, Any]) -> dict[str, Any]:
     """Gather what a TOML file, the environment, KEY=VALUE texts and flags ask for; the latter wins."""
     from dbull.experiments.settings import parse_assignments, read_toml
+
+    # What cannot be read is told before torch is imported.
+    stored = {} if path is None else read_toml(path)
+    given = parse_assignments(assignments)
     from dbull.ingest import setting_names
 
     known = setting_names()
-    stored = {} if path is None else read_toml(path)
     for name in stored:
         check_known(f"setting in {path}", name, known)
-    given = parse_assignments(assignments)
     for name in given:
         check_known("setting", name, known)
-    asked = {name: value for name, value in flags.items() if value is not None}
-    return stored | _from_environment(known) | given | asked
+    given = _from_environment(known) | given
+    if isinstance(columns := given.get("columns"), str):  # a list of one, without brackets
+        given["columns"] = [columns]
+    return stored | given | {name: value for name, value in flags.items() if value is not None}
 
 
 def _from_environment(known: Sequence[str]) -> dict[str, Any]:
@@ -62,6 +93,6 @@ def _from_environment(known: Sequence[str]) -> dict[str, Any]:
             name = names[variable]
             try:
                 found |= parse_assignments([f"{name}={value}"])
-            except SettingsError:  # a word without quotes, as environments have them
+            except SettingsError:  # a text without quotes, as environments have them
                 found[name] = value
     return found

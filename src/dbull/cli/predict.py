@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from dbull.cli.input_columns import InputColumns
-from dbull.cli.options import AsJson, Data, Generation, Key, Model, Quiet
+from dbull.cli.options import AsJson, Data, Generation, Key, Model, Quiet, check_files, check_folder
 from dbull.cli.output import rows_per_cluster, say, show_json, show_table
 from dbull.cli.progress import SECONDS_BETWEEN_LINES, Pace, learning_progress
 from dbull.cli.table_files import Columns, table_writer
@@ -56,14 +56,17 @@ def predict(
     Example: `dbull predict model today.csv -o today-clusters.parquet --flag-outliers`
     """
     from dbull.data.readers import expand_sources
-    from dbull.ingest import Input, open_model, rows_for, telling_notices
 
     data = expand_sources(data)
+    check_files(model, data)
+    from dbull.ingest import Input, open_model, rows_for, telling_notices
+
     suffix = None if out is None else out.suffix.lower()
     if suffix not in (None, ".csv", ".parquet"):
         raise SettingsError(f"{out}: the name must end in .csv or .parquet")
     if out is not None:
         check_place(out)
+        check_folder(out)
         if any(_same(out, path) for path in data):
             raise SettingsError(f"{out}: is one of the files to read; give the answers another name")
     learner, reading = open_model(model, generation)
@@ -103,12 +106,15 @@ def preview(model: Model, data: Data, as_json: AsJson = False, quiet: Quiet = Fa
     Example: `dbull preview model wednesday.csv`
     """
     from dbull.data.readers import expand_sources
+
+    data = expand_sources(data)
+    check_files(model, data)
     from dbull.data.readers.chunk import joined
     from dbull.ingest import Input, open_model, rows_for, telling_notices
 
     learner, reading = open_model(model)
     found: list[dict[str, Any]] = []
-    for path in expand_sources(data):
+    for path in data:
         chunks = Input(path, learner, reading, key_optional=True).chunks()
         read = rows_for(joined([chunk.x for chunk in chunks]), reading)
         notices: dict[str, None] = {}
@@ -153,10 +159,12 @@ def report(
 
     Example: `dbull report model -o report.html`
     """
+    check_files(model, ())
     from dbull.methods.storage import load_generation
     from dbull.report import build_report, check_target, write_report
     from dbull.store import ModelFolder
 
+    check_folder(out)
     check_target(out)
     folder = ModelFolder(model)
     loaded = folder.load(generation)

@@ -19,6 +19,7 @@ from dbull.cli.exits import ExitCode
 from dbull.cli.options import AsJson
 from dbull.cli.output import say, show_json
 
+MANY_PIECES = 1000  # of work, enough for as many threads as there may be
 NEEDED = ("torch", "numpy", "scipy", "scikit-learn", "safetensors", "typer", "rich")
 EXTRAS = {
     "pyarrow": ("io", "Parquet and Arrow files"),
@@ -87,6 +88,7 @@ def doctor(as_json: AsJson = False) -> None:
     Example: `dbull doctor`
     """
     from dbull.store.manifest import package_version
+    from dbull.threads import number_of_threads
 
     found: dict[str, Any] = {
         "dbull": metadata.version("dbull"),
@@ -100,7 +102,7 @@ def doctor(as_json: AsJson = False) -> None:
     if found["packages"]["torch"]:
         import torch
 
-        found["threads"] = torch.get_num_threads()
+        found["threads"] = number_of_threads(MANY_PIECES)
         found["cuda"] = torch.cuda.is_available()
     if as_json:
         show_json({**found, "ok": ok})
@@ -113,7 +115,7 @@ def doctor(as_json: AsJson = False) -> None:
             state = "here" if here else f"not here: pip install dbull[{extra}]"
             say(f"  {name:<14}{state} ({purpose})")
         threads, cuda = found.get("threads"), found.get("cuda")
-        say(f"  {threads} threads, {found['processors']} processors, CUDA: {cuda}")
+        say(f"  {threads} threads at most (DBULL_THREADS), {found['processors']} processors, CUDA: {cuda}")
     if not ok:
         raise Exit(ExitCode.FAULT)
 

@@ -12,6 +12,7 @@ from dbull.errors import SettingsError, check_known
 DEFAULT_OUT = Path("results")
 MAX_SEEDS = 10_000  # in one range; more is a slip of the finger
 CONFIG_KEYS = ("scenario", "seeds", "out", "methods")
+_WORD = re.compile(r"[^\W\d][\w.:/+-]*")  # a text that needs no quotes
 METHOD_KEYS = ("name", "path", "label", "settings")
 SAFE_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -78,7 +79,10 @@ def parse_seeds(text: str) -> tuple[int, ...]:
 
 
 def parse_assignments(texts: Iterable[str]) -> dict[str, Any]:
-    """Read ``key=value`` pairs whose values are typed as in TOML: 3, 0.5, true, "word", [1, 2]."""
+    """Read ``key=value`` pairs whose values are typed as in TOML: 3, 0.5, true, "word", [1, 2].
+
+    A word may also stand without quotes, and a list without brackets: cuda; a,b.
+    """
     parameters: dict[str, Any] = {}
     for text in texts:
         key, equals, value = text.partition("=")
@@ -87,17 +91,25 @@ def parse_assignments(texts: Iterable[str]) -> dict[str, Any]:
             raise SettingsError(f"setting {text!r} cannot be read: write key=value")
         if key in parameters:
             raise SettingsError(f"setting {key!r} is given twice")
-        try:
-            read = tomllib.loads(f"value = {value}")
-        except tomllib.TOMLDecodeError:
-            read = {}
-        if read.keys() != {"value"}:  # a line break in the text could bring in further keys
-            raise SettingsError(
-                f"setting {key}: {value.strip()!r} is no TOML value; numbers, true and false stand alone, "
-                f"words need quotes: {key}='\"{value.strip()}\"'"
-            )
-        parameters[key] = read["value"]
+        parameters[key] = _value(key, value.strip())
     return parameters
+
+
+def _value(key: str, text: str) -> Any:
+    try:
+        read = tomllib.loads(f"value = {text}")
+    except tomllib.TOMLDecodeError:
+        read = {}
+    if read.keys() == {"value"}:  # a line break in the text could bring in further keys
+        return read["value"]
+    if _WORD.fullmatch(text):
+        return {"True": True, "False": False}.get(text, text)
+    if "," in text and not set(text) & set("[]{}\"'\n"):
+        return [_value(key, part.strip()) for part in text.split(",") if part.strip()]
+    raise SettingsError(
+        f"setting {key}: {text!r} is no TOML value; numbers, true, false and single words stand alone, "
+        f"lists have commas between, other texts need quotes: {key}='\"{text}\"'"
+    )
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -1,10 +1,11 @@
 """Learning files into a model folder, one generation per arrival: a stop loses the present one at most."""
 
+import logging
 import os
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -27,6 +28,7 @@ from dbull.store import ModelFolder
 from dbull.store.learned import LearnedRecord, add_learned
 from dbull.tables import proposed_keys
 
+_log = logging.getLogger(__name__)
 Tell = Callable[[str, Progress], object]  # is told what is being learned, and how it goes
 
 
@@ -44,20 +46,12 @@ class Learned:
     def __str__(self) -> str:
         report = self.report
         where = "would be" if self.generation is None else f"generation {self.generation}:"
-        reasons = {c: newborn.because.split("; ")[0] for c, newborn in report.born.items() if not self.first}
-        born = (f"{c} ({reasons[c]})" if reasons.get(c) else str(c) for c in report.born)
-        new = f", new: {' '.join(born)}" if report.born else ""
-        novel = "" if report.novel_share is None or self.first else f", {report.novel_share:.0%} novel"
-        outliers = f", {report.n_outliers:,} outliers" if report.n_outliers else ""
-        columns = report.changed_columns
-        shown = " ".join(columns[:5]) + (" ..." if len(columns) > 5 else "")
-        scale = f", other scale (units?): {shown}" if shown else ""
+        told = report
+        if self.first:  # of which all is new
+            born = {cluster: replace(one, because="") for cluster, one in report.born.items()}
+            told = replace(report, novel_share=None, born=born)
         speed = report.n_rows / max(self.seconds, 1e-9)
-        return (
-            f"{where} {self.name}, {report.n_rows:,} rows, {report.n_clusters} clusters"
-            f"{new}{novel}{outliers}{scale}, "
-            f"{self.seconds:.1f} s ({speed:,.0f} rows/s)"
-        )
+        return f"{where} {self.name}, {told}, {self.seconds:.1f} s ({speed:,.0f} rows/s)"
 
 
 class Learner:
@@ -148,8 +142,10 @@ class Learner:
     def learn_folder(self, folder: str | os.PathLike[str], tell: Tell | None = None) -> Iterator[Learned]:
         """Learn the files of a folder as `learn` does, in the order of their names; leave known ones out."""
         for path in Inbox(Path(folder)).arrived():
-            with suppress(AlreadyLearnedError):
+            try:
                 yield from self.learn(path, tell)
+            except AlreadyLearnedError as error:
+                _log.info("left out: %s", error)
 
     def _learn(self, piece: Piece, tell: Tell | None) -> Learned:
         model = self._model_for(piece)

@@ -6,6 +6,15 @@ be resolved to it, and every change leaves an event with its evidence. Nothing h
 
 from dbull.ledger.ledger import NO_CLUSTER, Ledger
 from dbull.ledger.records import KINDS as EVENT_KINDS
-from dbull.ledger.records import ArrivalReport, ClusterRecord, Event, Newborn
+from dbull.ledger.records import ArrivalReport, ClusterRecord, Event, Newborn, spread_of
 
-__all__ = ["EVENT_KINDS", "NO_CLUSTER", "ArrivalReport", "ClusterRecord", "Event", "Ledger", "Newborn"]
+__all__ = [
+    "EVENT_KINDS",
+    "NO_CLUSTER",
+    "ArrivalReport",
+    "ClusterRecord",
+    "Event",
+    "Ledger",
+    "Newborn",
+    "spread_of",
+]

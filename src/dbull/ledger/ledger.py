@@ -78,7 +78,7 @@ class Ledger:
 
     def record(self, report: ArrivalReport) -> None:
         """Enter a data set that was learned: rows and weight of each cluster, and what happened."""
-        now = self.n_arrivals
+        now = self.n_arrivals + 1
         expected = {*self.living_ids, *range(self.ids_given, self.ids_given + len(report.born))}
         assert set(report.rows) == expected, "born clusters have the next ids, and no cluster is lost"
         for cluster, n_rows in report.rows.items():
@@ -90,13 +90,13 @@ class Ledger:
                 last = now if n_rows else record.last_seen
                 self._put(replace(record, rows=record.rows + n_rows, weight=weight, last_seen=last))
         self.ids_given += len(report.born)
-        self.n_arrivals += 1
+        self.n_arrivals = now
         self._events += report.events(now)
 
     def explain_births(self, reasons: Mapping[int, str]) -> None:
         """Add to the births of the latest data set what sets the newborn clusters apart."""
         for i, event in enumerate(self._events):
-            if event.kind == "birth" and event.arrival == self.n_arrivals - 1 and reasons[event.clusters[0]]:
+            if event.kind == "birth" and event.arrival == self.n_arrivals and reasons[event.clusters[0]]:
                 evidence = {**event.evidence, "because": reasons[event.clusters[0]]}
                 self._events[i] = replace(event, evidence=evidence)
 
@@ -172,7 +172,7 @@ class Ledger:
 
     def table(self) -> list[dict[str, Any]]:
         """Return every cluster that has ever been, as plain dicts, oldest first."""
-        return [record.to_json() for record in self._records.values()]
+        return [record.row() for record in self._records.values()]
 
     def to_json(self, since: int | None = None) -> dict[str, Any]:
         """Return the whole ledger as a JSON document.
@@ -184,7 +184,7 @@ class Ledger:
         return {
             "ids_given": self.ids_given,
             "n_arrivals": self.n_arrivals,
-            "clusters": self.table(),
+            "clusters": [record.to_json() for record in self._records.values()],
             "n_earlier_events": first,
             "events": [event.to_json() for event in self.since(first)],
         }
@@ -217,12 +217,12 @@ class Ledger:
             place, others = f"{where}.clusters[{i}]", record.relatives
             if record.id >= ledger.ids_given:
                 fail(place, f"id {record.id} was never given: ids_given is {ledger.ids_given}")
-            if record.last_seen >= ledger.n_arrivals:
-                fail(place, f"last_seen {record.last_seen}, but there were {ledger.n_arrivals} arrivals")
+            if record.last_seen > ledger.n_arrivals:
+                fail(place, f"last_seen {record.last_seen - 1}, but there were {ledger.n_arrivals} arrivals")
             if not all(other in ledger for other in others):
                 fail(place, f"parents or merged_into name clusters that are not there: {list(others)}")
         for i, event in enumerate(fields["events"]):
-            if event.arrival >= ledger.n_arrivals or max(event.clusters, default=-1) >= ledger.ids_given:
+            if event.arrival > ledger.n_arrivals or max(event.clusters, default=-1) >= ledger.ids_given:
                 fail(f"{where}.events[{i}]", "names an arrival or a cluster that does not exist")
         return ledger
 
@@ -230,7 +230,7 @@ class Ledger:
         self._records[record.id] = record
 
     def _happened(self, kind: str, clusters: tuple[int, ...], rows: int, **evidence: str | None) -> None:
-        self._events.append(Event(kind, self.n_arrivals - 1, None, clusters, rows, evidence))
+        self._events.append(Event(kind, self.n_arrivals, None, clusters, rows, evidence))
 
     def _living(self, cluster: int) -> ClusterRecord:
         record = self[cluster]

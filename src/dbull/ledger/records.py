@@ -1,11 +1,13 @@
 """What is known of a cluster, what happened to it, and what learning a data set did, from which both follow.
 
-Clusters and events with how they are written down and read back.
+Clusters and events with how they are written down and read back. Arrivals are counted from 1; documents have
+them from 0, as those of the first models do.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -31,7 +33,7 @@ class ClusterRecord:
     name: str | None
     rows: int
     weight: float | None
-    first_seen: int  # arrival of its birth
+    first_seen: int  # arrival of its birth, from 1
     last_seen: int  # last arrival that brought rows
     parents: tuple[int, ...] = ()
     status: str = "active"
@@ -48,7 +50,12 @@ class ClusterRecord:
         return self.parents if self.merged_into is None else (*self.parents, self.merged_into)
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
+        """Return plain values, to be written down."""
+        seen = {"first_seen": self.first_seen - 1, "last_seen": self.last_seen - 1}
+        return {**self.row(), **seen}
+
+    def row(self) -> dict[str, Any]:
+        """Return plain values, to be shown."""
         return {**asdict(self), "parents": list(self.parents)}
 
     @classmethod
@@ -75,15 +82,15 @@ class Event:
     """
 
     kind: str
-    arrival: int
+    arrival: int  # from 1
     time: str | None
     clusters: tuple[int, ...]
     rows: int = 0
     evidence: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
-        return {**vars(self), "clusters": list(self.clusters)}
+        """Return plain values, to be written down."""
+        return {**vars(self), "arrival": self.arrival - 1, "clusters": list(self.clusters)}
 
     @classmethod
     def from_json(cls, value: object, where: str) -> Event:
@@ -154,6 +161,18 @@ class ArrivalReport:
         """Clusters that rows can belong to."""
         return len(self.rows)
 
+    def __str__(self) -> str:
+        """Say for people what it brought."""
+        born = (
+            f"{c} ({one.because.split('; ')[0]})" if one.because else str(c) for c, one in self.born.items()
+        )
+        new = f", new: {' '.join(born)}" if self.born else ""
+        novel = "" if self.novel_share is None else f", {self.novel_share:.0%} novel"
+        outliers = f", {self.n_outliers:,} outliers" if self.n_outliers else ""
+        shown = " ".join(self.changed_columns[:5]) + (" ..." if len(self.changed_columns) > 5 else "")
+        scale = f", other scale (units?): {shown}" if shown else ""
+        return f"{self.n_rows:,} rows, {self.n_clusters} clusters{new}{novel}{outliers}{scale}"
+
     def events(self, arrival: int) -> Iterator[Event]:
         """Yield the events of the data set, which is number `arrival` of the stream."""
         evidence = {
@@ -176,8 +195,23 @@ class ArrivalReport:
                 yield Event("growth", arrival, None, (cluster,), grown.n_rows, grown.evidence)
 
 
+def spread_of(counts: Any, sum_z: Any, sum_zz: Any) -> float:
+    """Return the root mean square distance of a cluster's codes from their mean.
+
+    From the statistics of its components, (K,), (K, D) and (K, D, D), as tensors or as arrays.
+    """
+    n_rows = max(float(counts.sum()), sys.float_info.min)
+    mean = sum_z.sum(0) / n_rows
+    square = sum_zz.sum(0).diagonal().sum() / n_rows
+    return math.sqrt(max(float(square - (mean * mean).sum()), 0.0))
+
+
 def _ids(value: object, where: str) -> tuple[int, ...]:
     return tuple(list_of(whole)(value, where))
+
+
+def _arrival(value: object, where: str) -> int:
+    return int(whole(value, where)) + 1
 
 
 def _evidence(value: object, where: str) -> dict[str, Any]:
@@ -196,15 +230,15 @@ _RECORD: dict[str, Reader] = {
     "name": or_none(text),
     "rows": whole,
     "weight": or_none(_share),
-    "first_seen": whole,
-    "last_seen": whole,
+    "first_seen": _arrival,
+    "last_seen": _arrival,
     "parents": _ids,
     "status": one_of(STATUSES),
     "merged_into": or_none(whole),
 }
 _EVENT: dict[str, Reader] = {
     "kind": one_of(KINDS),
-    "arrival": whole,
+    "arrival": _arrival,
     "time": or_none(text),
     "clusters": _ids,
     "rows": whole,

@@ -14,6 +14,7 @@ from torch import Tensor
 from dbull.lifelong.objective import FrozenMixture, row_terms
 from dbull.mixture.elbo import elbo_terms
 from dbull.nets.vae import VAE
+from dbull.threads import mapped
 
 if TYPE_CHECKING:
     from dbull.lifelong.state import LearnerState
@@ -29,12 +30,14 @@ def encode_rows(vae: VAE, inputs: Tensor) -> tuple[Tensor, Tensor]:
         mean, log_var = vae.encode(inputs)
         return mean.to(torch.float64), log_var.exp().to(torch.float64)
     device = next(vae.parameters()).device
-    means = [torch.zeros(0, vae.shape.latent_dim, dtype=torch.float64)]
-    variances = list(means)
-    for chunk in inputs.split(CHUNK_ROWS) if len(inputs) else ():
-        mean, log_var = vae.encode(padded(chunk).to(device))
-        means.append(mean[: len(chunk)].cpu().to(torch.float64))
-        variances.append(log_var[: len(chunk)].exp().cpu().to(torch.float64))
+    nothing = torch.zeros(0, vae.shape.latent_dim, dtype=torch.float64)
+
+    def encode(chunk: Tensor) -> tuple[Tensor, Tensor]:
+        mean, log_var = (part[: len(chunk)].cpu() for part in vae.encode(padded(chunk).to(device)))
+        return mean.to(torch.float64), log_var.exp().to(torch.float64)
+
+    parts = mapped(encode, inputs.split(CHUNK_ROWS) if len(inputs) else ())
+    means, variances = zip((nothing, nothing), *parts, strict=True)
     return torch.cat(means), torch.cat(variances)
 
 
@@ -44,11 +47,12 @@ def decode_codes(vae: VAE, codes: Tensor) -> Tensor:
     if not vae.learns:
         return codes.to(torch.float32)
     device = next(vae.parameters()).device
-    parts = [
-        vae.likelihood.mean(vae.decode(padded(chunk.to(torch.float32)).to(device)))[: len(chunk)].cpu()
-        for chunk in codes.split(CHUNK_ROWS)
-    ]
-    return torch.cat(parts)
+
+    def decode(chunk: Tensor) -> Tensor:
+        decoded = vae.decode(padded(chunk.to(torch.float32)).to(device))
+        return vae.likelihood.mean(decoded)[: len(chunk)].cpu()
+
+    return torch.cat(mapped(decode, codes.split(CHUNK_ROWS)))
 
 
 @torch.no_grad()
@@ -61,15 +65,17 @@ def row_bounds(vae: VAE, mixture: FrozenMixture, values: Tensor, inputs: Tensor,
     generator = torch.Generator().manual_seed(seed)
     half = torch.randn(N_NOISE // 2, vae.shape.latent_dim, generator=generator)
     noises = torch.cat([half, -half]).to(device)
-    bounds = []
-    for some_values, some_inputs in zip(values.split(CHUNK_ROWS), inputs.split(CHUNK_ROWS), strict=True):
-        encoded = vae.encode(padded(some_inputs).to(device))
-        shown = padded(some_values).to(device)
+
+    def bound(chunk: tuple[Tensor, Tensor]) -> Tensor:
+        shown, given = (padded(part).to(device) for part in chunk)
+        encoded = vae.encode(given)
         draws = [
             row_terms(vae, mixture, shown, encoded, noise.expand_as(encoded[0])).elbo for noise in noises
         ]
-        bounds.append(torch.stack(draws).mean(0)[: len(some_values)].cpu().to(torch.float64))
-    return torch.cat(bounds)
+        return torch.stack(draws).mean(0)[: len(chunk[0])].cpu().to(torch.float64)
+
+    chunks = zip(values.split(CHUNK_ROWS), inputs.split(CHUNK_ROWS), strict=True)
+    return torch.cat(mapped(bound, chunks))
 
 
 def padded(chunk: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from dbull.errors import NumericalError
-from dbull.ledger import Ledger
+from dbull.ledger import Ledger, spread_of
 from dbull.lifelong.groups import Join, hierarchy
 from dbull.lifelong.inference import CHUNK_ROWS, padded
 from dbull.lifelong.novelty import Calibration
@@ -23,6 +23,7 @@ from dbull.mixture.stats import SufficientStats
 from dbull.mixture.updates import Points, local_step, log_joint, log_predictive
 from dbull.nets.inputs import InputView
 from dbull.nets.vae import VAE
+from dbull.threads import mapped
 
 __all__ = ["LearnerState"]
 
@@ -128,10 +129,7 @@ class LearnerState:
     def spread(self, cluster: int) -> float:
         """Return the root mean square distance of a cluster's codes from their mean."""
         total = self.memory.total.select((self.cluster_of == cluster).nonzero()[:, 0])
-        n_rows = total.counts.sum().clamp_min(torch.finfo(torch.float64).tiny)
-        mean = total.sum_z.sum(0) / n_rows
-        square = total.sum_zz.sum(0).diagonal().sum() / n_rows
-        return float((square - mean.square().sum()).clamp_min(0.0).sqrt())
+        return spread_of(total.counts, total.sum_z, total.sum_zz)
 
     def merge(self, older: int, newer: int) -> None:
         """Make one cluster of two: the components of the newer one belong to the older from now on."""
@@ -154,9 +152,8 @@ class LearnerState:
 
     def _by_chunks(self, answer: Callable[[MixturePosterior, Points], Tensor], codes: Tensor) -> Tensor:
         """Ask the mixture in chunks of one size, so that no row's answer depends on the rows beside it."""
-        return torch.cat(
-            [
-                answer(self.posterior, Points.from_rows(padded(chunk)))[: len(chunk)]
-                for chunk in codes.split(CHUNK_ROWS)
-            ]
-        )
+
+        def ask(chunk: Tensor) -> Tensor:
+            return answer(self.posterior, Points.from_rows(padded(chunk)))[: len(chunk)]
+
+        return torch.cat(mapped(ask, codes.split(CHUNK_ROWS)))

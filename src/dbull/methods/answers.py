@@ -28,6 +28,7 @@ from dbull.methods.storage import StoredLearner
 from dbull.methods.tables import Encoded, encoded_rows
 from dbull.methods.texts import ClusterWords, text_rows
 from dbull.mixture.posterior import mean_weights
+from dbull.threads import mapped, on_own_threads
 
 Model = TypeVar("Model", bound="LearnedClusters")
 Rows = Any  # array-like of numbers, or a table: a frame of pandas, polars or pyarrow, a dict, a list of dicts
@@ -42,11 +43,14 @@ class LearnedClusters(
     replay: str
     objective: str
     random_state: Any
+    threads: Any
 
+    @on_own_threads
     def transform(self, X: Rows) -> NDArray[np.float64]:
         """Return the latent mean of each row, (n_samples, latent_dim)."""
         return self._encode(self._rows(X)).numpy()
 
+    @on_own_threads
     def map_points(self, X: Rows) -> NDArray[np.float64]:
         """Return where each row lies on the map, (n_samples, 2): the same place in all generations.
 
@@ -57,6 +61,7 @@ class LearnedClusters(
         plane = lay_out(self.state_, None) if plane is None else plane
         return points_of(self.state_, plane, codes).numpy()
 
+    @on_own_threads
     def inverse_transform(self, Z: ArrayLike) -> NDArray[np.float64]:
         """Return the decoded rows of codes, in the units of the data."""
         check_is_fitted(self)
@@ -67,10 +72,12 @@ class LearnedClusters(
             )
         return self._decode(torch.from_numpy(codes))
 
+    @on_own_threads
     def reconstruct(self, X: Rows) -> NDArray[np.float64]:
         """Return what the networks make of each row: encoded, then decoded."""
         return self._decode(self._encode(self._rows(X)))
 
+    @on_own_threads
     def predict(self, X: Rows, *, outliers: str = "assign") -> NDArray[np.int64]:
         """Return the id of the most probable cluster of each row.
 
@@ -85,6 +92,7 @@ class LearnedClusters(
             ids[np.concatenate(strange)] = NO_CLUSTER
         return ids
 
+    @on_own_threads
     def novelty_scores(self, X: Rows) -> NDArray[np.float64]:
         """Return for each row the share of its cluster's own rows that are as strange or stranger.
 
@@ -115,11 +123,13 @@ class LearnedClusters(
                 )
             yield replace(seen, scores=seen.scores[: len(part)])
 
+    @on_own_threads
     def predict_proba(self, X: Rows) -> NDArray[np.float64]:
         """Return the probability of each cluster for each row; columns as in `cluster_ids_`."""
         codes = self._encode(self._rows(X))
         return self.state_.log_proba(codes).exp().numpy()
 
+    @on_own_threads
     def score_samples(self, X: Rows) -> NDArray[np.float64]:
         """Return a lower bound on the log density of each row.
 
@@ -134,6 +144,7 @@ class LearnedClusters(
         """Return the mean of `score_samples`."""
         return float(self.score_samples(X).mean())
 
+    @on_own_threads
     def sample(
         self, n_samples: int = 1, cluster: int | None = None
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
@@ -158,6 +169,7 @@ class LearnedClusters(
         which = rng.choice(len(weights), size=n_samples, p=weights / weights.sum())
         return draw_points(self.state_.posterior.components, which, rng), cluster_of[which]
 
+    @on_own_threads
     def prototype(self, cluster: int) -> NDArray[np.float64]:
         """Return the decoded mean of a cluster; of its largest component if it has several."""
         check_is_fitted(self)
@@ -284,9 +296,12 @@ class LearnedClusters(
 
     def _encode(self, rows: torch.Tensor) -> torch.Tensor:
         vae, view = self.state_.vae, self.state_.view
+
         # Chunk by chunk: what is computed on the way to the codes stays in the cache.
-        parts = rows.split(CHUNK_ROWS)
-        return torch.cat([encode_rows(vae, view.inputs(view.values(part)))[0] for part in parts])
+        def encode(part: torch.Tensor) -> torch.Tensor:
+            return encode_rows(vae, view.inputs(view.values(part)))[0]
+
+        return torch.cat(mapped(encode, rows.split(CHUNK_ROWS)))
 
     def _decode(self, codes: torch.Tensor) -> NDArray[np.float64]:
         values = decode_codes(self.state_.vae, codes)

@@ -1,6 +1,7 @@
 """What every estimator shares: checking input and parameters, with errors that say where and what to do."""
 
 import datetime
+import logging
 import numbers
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
@@ -16,7 +17,9 @@ from sklearn.utils.validation import validate_data
 
 from dbull.errors import DataError
 from dbull.probability.normal_wishart import NormalWishart, expected_covariance
+from dbull.threads import working
 
+_log = logging.getLogger(__name__)
 _TIMES = (np.datetime64, np.timedelta64, datetime.date, datetime.time, datetime.timedelta)
 Step = TypeVar("Step")
 Result = TypeVar("Result")
@@ -176,11 +179,13 @@ def drained(
     told: list[Step] = []
     while True:
         try:
-            step = next(learning)
+            with working():
+                step = next(learning)
         except StopIteration as end:
             result: Result = end.value
             return result, told
         told.append(step)
+        _log.debug("%s", step)
         if callback is not None:
             callback(step)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import warnings
 from collections.abc import Callable, Generator, Iterable, Mapping
@@ -30,6 +31,9 @@ from dbull.methods.sparse import count_columns
 from dbull.methods.texts import count_words
 from dbull.nets.augment import Augmentation
 from dbull.nets.inputs import KINDS
+from dbull.threads import on_own_threads
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -104,6 +108,9 @@ class DBULL(LearnedClusters, BaseEstimator):
         With an int, the same data give the same result on the same machine.
     device : str, default="cpu"
         Where the networks live, as torch names it.
+    threads : "auto" or int, default="auto"
+        How many threads share chunks of rows; answers and clusters do not depend on it. "auto": what
+        DBULL_THREADS in the environment says, else one for few rows and up to eight for many. Not stored.
     replay : {"auto", "imprints", "decoded", "none"}, default="auto"
         How rows of the past are made for `partial_fit`: drawn from the imprints that components keep of their
         inputs, or drawn from the mixture and decoded, as in the paper. "auto": "imprints", with
@@ -151,7 +158,7 @@ class DBULL(LearnedClusters, BaseEstimator):
         evidence for them.
     clusters_ : list of dict
         Every cluster that has ever been: id, name, rows, weight, first_seen and last_seen (arrivals, from
-        0), spread (root mean square distance of its codes from their mean), parents, status, merged_into,
+        1), spread (root mean square distance of its codes from their mean), parents, status, merged_into,
         exemplars (keys of the rows nearest to its centre, nearest first).
     n_data_sets_ : int
         Data sets learned.
@@ -215,6 +222,7 @@ class DBULL(LearnedClusters, BaseEstimator):
     learning_rate: str | float = "auto"
     random_state: Any = None
     device: str = "cpu"
+    threads: str | int = "auto"
     replay: str = "auto"
     n_replay: str | int = "auto"
     consistency: str | float = "auto"
@@ -226,6 +234,7 @@ class DBULL(LearnedClusters, BaseEstimator):
     callback: Callable[[Progress], object] | None = None
     n_neighbours: str | int = "deprecated"
 
+    @on_own_threads
     def fit(self, X: Rows, y: object = None, *, keys: Iterable[Any] | None = None) -> DBULL:
         """Forget everything, then learn the data set X. `y` is ignored; `keys` are as in `partial_fit`.
 
@@ -234,10 +243,10 @@ class DBULL(LearnedClusters, BaseEstimator):
         if getattr(self, "n_data_sets_", 0) > 1:
             warnings.warn(
                 f"fit forgets the {self.n_data_sets_} data sets learned; partial_fit goes on from them.",
-                stacklevel=2,
+                stacklevel=3,
             )
         elif hasattr(self, "state_") and not self.n_data_sets_:
-            warnings.warn("fit forgets the pretraining; partial_fit goes on from it.", stacklevel=2)
+            warnings.warn("fit forgets the pretraining; partial_fit goes on from it.", stacklevel=3)
         X, keys = with_keys(X, keys)
         with unchanged_on_failure(self):
             rows = self._checked(X, first=True)
@@ -246,6 +255,7 @@ class DBULL(LearnedClusters, BaseEstimator):
             self._learn(self._fresh(rows).state, rows, X, keys)
         return self
 
+    @on_own_threads
     def partial_fit(self, X: Rows, y: object = None, *, keys: Iterable[Any] | None = None) -> DBULL:
         """Learn one more data set; what was learned before is kept, though its rows are gone.
 
@@ -261,6 +271,7 @@ class DBULL(LearnedClusters, BaseEstimator):
             self._learn(self._fresh(rows).state if first else self.state_, rows, X, keys)
         return self
 
+    @on_own_threads
     def pretrain(self, X: Rows, y: object = None) -> DBULL:
         """Train the networks on unlabelled rows of the domain before the stream; no cluster is learned.
 
@@ -278,6 +289,7 @@ class DBULL(LearnedClusters, BaseEstimator):
             self.n_data_sets_ = 0
         return self
 
+    @on_own_threads
     def preview(self, X: Rows) -> ArrivalReport:
         """Return what learning X would change. The model stays as it is; it takes as long as learning."""
         check_is_fitted(self)
@@ -308,6 +320,7 @@ class DBULL(LearnedClusters, BaseEstimator):
         if hasattr(self, "projection_"):
             (count_words if hasattr(self, "text_reader_") else count_columns)(self, X)
             self.report_ = with_reasons(self, state, report)[1]
+        _log.info("data set %d: %s", self.n_data_sets_, report)
 
     def _learning(
         self, state: LearnerState, rows: torch.Tensor

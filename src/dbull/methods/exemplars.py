@@ -15,16 +15,16 @@ import torch
 from numpy.typing import NDArray
 
 from dbull.codec.networks import Tensors, refusing_damage
-from dbull.documents import as_text, check_fields, fail, list_of, number, object_of, text, truth, whole
+from dbull.documents import as_text, check_fields, fail, list_of, object_of
 from dbull.lifelong.novelty import cluster_peak, cluster_scores
 from dbull.lifelong.state import LearnerState
+from dbull.methods.listing import EXEMPLAR, EXEMPLARS, N_KEYS
 from dbull.mixture.updates import log_joint
 
-N_KEYS = 5  # of each cluster
 CANDIDATES = 4  # times as many as are kept are looked for among the codes, which are there already
 LONGEST_KEY = 200  # characters
 
-DOCUMENT, TENSORS = "exemplars", "exemplars"  # names of what is stored
+TENSORS = "exemplars"  # name of what is stored
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,17 +119,17 @@ def pack_exemplars(model: Any) -> tuple[dict[str, dict[str, torch.Tensor]], dict
     ]
     rows = [one.row for ones in kept.values() for one in ones if one.row is not None]
     tensors = {TENSORS: {"rows": torch.from_numpy(np.stack(rows))}} if rows else {}
-    return tensors, {DOCUMENT: {"exemplars": listed}}
+    return tensors, {EXEMPLARS: {"exemplars": listed}}
 
 
 def unpack_exemplars(
     tensors: Tensors, documents: Mapping[str, Any], state: LearnerState, where: str
 ) -> Exemplars:
     """Return what `pack_exemplars` was given; none of models that kept none."""
-    if DOCUMENT not in documents:
+    if EXEMPLARS not in documents:
         return {}
     with refusing_damage(where):
-        listed = check_fields(documents[DOCUMENT], where, {"exemplars": list_of(object_of(_EXEMPLAR))})
+        listed = check_fields(documents[EXEMPLARS], where, {"exemplars": list_of(object_of(EXEMPLAR))})
         rows = tensors.get(TENSORS, {}).get("rows", torch.zeros(0, state.vae.shape.n_values))
         n_rows = sum(one["row"] for one in listed["exemplars"])
         if rows.dtype != torch.float32 or rows.shape != (n_rows, state.vae.shape.n_values):
@@ -142,6 +142,3 @@ def unpack_exemplars(
             row = next(kept) if one["row"] else None
             found.setdefault(one["cluster"], []).append(Exemplar(one["key"], one["depth"], row))
     return {cluster: tuple(ones) for cluster, ones in found.items()}
-
-
-_EXEMPLAR = {"cluster": whole, "key": text, "depth": number, "row": truth}

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from sklearn.utils import check_random_state
 
-from dbull.documents import check_fields, fail
+from dbull.documents import anything, check_fields, fail
 from dbull.errors import SettingsError, check_known, did_you_mean
 from dbull.lifelong.past import REPLAYS
 from dbull.lifelong.settings import OBJECTIVES, PRETRAININGS, RESOLUTIONS
@@ -21,6 +21,7 @@ from dbull.nets.inputs import KINDS
 from dbull.nets.likelihood import LIKELIHOODS
 from dbull.nets.vae import ENCODERS
 from dbull.tables import ROLES
+from dbull.threads import check_threads
 
 Check = Callable[[str, Any], None]  # of the name and the value of a parameter; raises what cannot be
 
@@ -31,6 +32,7 @@ AUGMENTATIONS: dict[str, type[ImageShifts] | type[MaskingNoise]] = {
 CUSTOM = "custom"  # an augmentation that the caller must give again
 RENAMED = {"n_neighbours": "n_neighbors"}  # former names of parameters, which models of long ago have
 UNUSED = "deprecated"
+NOT_KEPT = ("callback", "threads")  # of the process and its machine, not of the model
 
 
 def check_truth(name: str, value: Any, auto: bool = False) -> None:
@@ -158,6 +160,7 @@ ALLOWED: dict[str, Check] = {
     **dict.fromkeys(("front_end", "use_encoder_variance", "strict_scale"), check_truth),
     **dict.fromkeys(("carry", "novelty", "freeze"), partial(check_truth, auto=True)),
     "device": check_device,
+    "threads": check_threads,
     "callback": partial(_callable, others=(None,)),
     "augment": partial(_callable, others=("auto", None)),
 }
@@ -166,7 +169,7 @@ ALLOWED: dict[str, Check] = {
 def pack_parameters(model: Any) -> dict[str, Any]:
     """Return parameters as plain values; what only the caller can give is left for the caller."""
     parameters: Mapping[str, Any] = model.get_params(deep=False)
-    packed = {name: value for name, value in parameters.items() if name not in ("callback", *RENAMED)}
+    packed = {name: value for name, value in parameters.items() if name not in (*NOT_KEPT, *RENAMED)}
     packed |= {new: parameters[old] for old, new in RENAMED.items() if parameters.get(old, UNUSED) != UNUSED}
     augment = packed.get("augment")
     if callable(augment):
@@ -193,7 +196,7 @@ def unpack_parameters(kind: Any, packed: Any, augment: Augmentation | None, wher
     if not isinstance(packed, dict):
         fail(where, "has no parameters")
     packed = {RENAMED.get(name, name): value for name, value in packed.items()}
-    known = set(kind().get_params(deep=False)) - {"callback", *RENAMED}
+    known = set(kind().get_params(deep=False)) - {*NOT_KEPT, *RENAMED}
     for name in packed:
         if name not in known:
             fail(where, f"unknown parameter {name!r:.40} {did_you_mean(name, known)}".rstrip())
@@ -217,8 +220,3 @@ def unpack_parameters(kind: Any, packed: Any, augment: Augmentation | None, wher
         rest = {key: value for key, value in told.items() if key != "name"}
         parameters["augment"] = kept(**check_fields(rest, f"{where}.augment", readers))
     return parameters
-
-
-def anything(value: object, where: str) -> Any:
-    """Read whatever is there."""
-    return value

@@ -18,16 +18,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from dbull.codec.learner import pack_state, unpack_state
 from dbull.codec.networks import Tensors, refusing_damage
-from dbull.documents import Reader, check_fields, fail, list_of, mapping, number, or_none, text
+from dbull.documents import Reader, anything, check_fields, fail, list_of, or_none, text
 from dbull.errors import ModelFileError, SettingsError
 from dbull.ledger import Event, Ledger
 from dbull.lifelong.plane import Plane
 from dbull.lifelong.state import LearnerState
-from dbull.methods.exemplars import DOCUMENT as EXEMPLARS
 from dbull.methods.exemplars import Exemplars, pack_exemplars, unpack_exemplars
+from dbull.methods.listing import EXEMPLARS, SETTINGS, check_method, read_event
 from dbull.methods.mapping import DOCUMENT as MAP
 from dbull.methods.mapping import pack_map, unpack_map
-from dbull.methods.parameters import ALLOWED, Check, anything, device_for, pack_parameters, unpack_parameters
+from dbull.methods.parameters import ALLOWED, Check, device_for, pack_parameters, unpack_parameters
 from dbull.methods.sparse import DOCUMENT as SPARSE
 from dbull.methods.sparse import pack_sparse, unpack_sparse
 from dbull.methods.tables import DOCUMENT, pack_table, unpack_table
@@ -148,11 +148,7 @@ class StoredLearner(Stored):
     elbo_: float
     device: str
     _documents = ("learner", "clusters", "columns")
-    _settings_read: ClassVar[dict[str, Reader]] = {
-        **Stored._settings_read,
-        "reading": mapping,
-        "elbo": or_none(number),
-    }
+    _settings_read = SETTINGS
 
     def _adopt(self, state: LearnerState) -> None:
         """Set the fitted attributes that a state alone decides."""
@@ -296,35 +292,17 @@ def load(
 
 def load_generation(folder: ModelFolder, loaded: Loaded, *, events: bool = False) -> DBULL:
     """Return the `DBULL` of a generation that was read, with or without the events up to it."""
-    method = _method_of(loaded)
-    if method != "dbull":
-        place = folder.folder(loaded.generation)
-        raise ModelFileError(
-            f"{place}: is a model of {method!r:.40} and not of DBULL; use dbull.load in Python"
-        )
+    check_method(folder, loaded.manifest)
     model: DBULL = _restored(folder, loaded, events, None, None)
     return model
-
-
-def told_events(
-    folder: ModelFolder, generation: int | None = None, *, abandoned: bool = False
-) -> list[dict[str, Any]]:
-    """Return what happened as `ModelFolder.events` does, after checking that each is an event of `DBULL`."""
-    found = folder.events(generation, abandoned=abandoned)
-    for stored in found:
-        if stored.get("kind") == "rollback":
-            others = {"generation": anything, "kind": text, "restores": anything, "time": anything}
-            check_fields(stored, f"{folder.path}: events", {**others, "note": text})
-        else:
-            _event(stored, folder)
-    return found
 
 
 def _restored(
     folder: ModelFolder, loaded: Loaded, events: bool, augment: Augmentation | None, device: str | None
 ) -> Any:
     """Return the model of a generation that was read."""
-    checkpoint, place, method = loaded.checkpoint, folder.folder(loaded.generation), _method_of(loaded)
+    checkpoint, place = loaded.checkpoint, folder.folder(loaded.generation)
+    method = checkpoint.settings.get("method", "dbull")
     if not isinstance(method, str) or method not in STORED:
         raise ModelFileError(f"{place}: is a model of {method!r:.40}, which this dbull does not know")
     module, name = STORED[method]
@@ -346,7 +324,7 @@ def _restored(
         fail(where, str(error).rstrip("."))
 
     def earlier() -> list[Event]:
-        return [_event(stored, folder) for stored in folder.events(loaded.generation)]
+        return [read_event(stored, folder) for stored in folder.events(loaded.generation)]
 
     n_columns = model._become(checkpoint, place, earlier if events else None)
     where, told = str(place / "columns.json"), checkpoint.documents["columns"]
@@ -362,10 +340,6 @@ def _restored(
     return model
 
 
-def _method_of(loaded: Loaded) -> Any:
-    return loaded.checkpoint.settings.get("method", "dbull")
-
-
 def _place_for(model: Stored, path: str | os.PathLike[str]) -> tuple[ModelFolder, Manifest | None]:
     """Return the folder to write a model to, and the generation of it that the model comes from, if any."""
     folder = ModelFolder(path)
@@ -379,7 +353,3 @@ def _place_for(model: Stored, path: str | os.PathLike[str]) -> tuple[ModelFolder
             f"{folder.path}: another model is here; load it and go on from it, or save to another folder"
         )
     return folder, None
-
-
-def _event(stored: dict[str, Any], folder: ModelFolder) -> Event:
-    return Event.from_json({k: v for k, v in stored.items() if k != "generation"}, f"{folder.path}: events")

@@ -115,7 +115,7 @@ def _first_rows(model: Any, columns: Columns, declared: dict[str, str]) -> NDArr
     if unasked:
         told = "; ".join(f"{role.name!r} ({role.reason})" for role in unasked[:20])
         more = f" and {len(unasked) - 20} more" if len(unasked) > 20 else ""
-        warnings.warn(f"columns left out: {told}{more}", TableNotice, stacklevel=5)
+        warnings.warn(f"columns left out: {told}{more}", TableNotice, stacklevel=6)
     model.column_encoder_ = encoder
     model.n_features_in_ = len(encoder.names)
     model.feature_names_in_ = np.array(encoder.names, dtype=object)
@@ -133,7 +133,7 @@ def _later_rows(model: Any, X: Any) -> NDArray[Any] | None:
                 f"this model has learned a table with the columns {told}; give a frame or a dict with these "
                 f"names, got {type(X).__name__}"
             )
-        rows = encoder.encode(X, lambda notice: warnings.warn(notice, TableNotice, stacklevel=8))
+        rows = encoder.encode(X, lambda notice: warnings.warn(notice, TableNotice, stacklevel=9))
         if not len(rows):
             raise DataError("the table has no rows")
         return rows

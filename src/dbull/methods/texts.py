@@ -19,6 +19,7 @@ import torch
 from dbull.codec.networks import Tensors, refusing_damage
 from dbull.documents import check_fields, fail, list_of, mapping, text
 from dbull.errors import DataError, TableNotice
+from dbull.methods.listing import N_WORDS
 from dbull.methods.sparse import TEXTS
 from dbull.methods.tables import Encoded, is_table
 from dbull.methods.traits import Trait
@@ -28,7 +29,6 @@ from dbull.tables.cells import read_labels, tidy
 N_BUCKETS = 1 << 15
 DOCUMENT, TENSORS = TEXTS, "words"  # names of what is stored
 MOST_BESIDE = 3  # columns, such as ids, that a table may have beside its texts to be one of texts
-N_WORDS = 8  # by which a cluster is told
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +102,7 @@ def _text_columns(model: Any, X: Any) -> tuple[str, ...] | None:
     if others:
         told = ", ".join(repr(role.name) for role in others[:20])
         warnings.warn(
-            f"columns left out: {told} (the texts are in {', '.join(texts)})", TableNotice, stacklevel=5
+            f"columns left out: {told} (the texts are in {', '.join(texts)})", TableNotice, stacklevel=6
         )
     return texts
 

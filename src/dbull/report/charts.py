@@ -67,7 +67,7 @@ def line_chart(
         low, high = low - (pad if limits[0] is None else 0.0), high + pad
     across = _scale(arrivals[0].number, arrivals[-1].number, LEFT + 6, WIDTH - RIGHT - 6)
     up = _scale(low, high, HEIGHT - BOTTOM, TOP)
-    spoken = f"{label}. " + ", ".join(f"arrival {number + 1}: {say(value)}" for number, value in known[-50:])
+    spoken = f"{label}. " + ", ".join(f"arrival {number}: {say(value)}" for number, value in known[-50:])
     parts = [f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(spoken)}">']
     for at in (low, (low + high) / 2, high):
         y = up(at)
@@ -75,12 +75,12 @@ def line_chart(
         parts.append(f'<text class="tick" x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{say(at)}</text>')
     for number in _some([a.number for a in arrivals], 8):
         place = f'x="{across(number):.1f}" y="{HEIGHT - 8}"'
-        parts.append(f'<text class="tick" {place} text-anchor="middle">{number + 1}</text>')
+        parts.append(f'<text class="tick" {place} text-anchor="middle">{number}</text>')
     line = " ".join(f"{across(number):.1f},{up(value):.1f}" for number, value in known)
     parts.append(f'<polyline class="line" points="{line}"/>')
     for number, value in known:
         place = f'cx="{across(number):.1f}" cy="{up(value):.1f}" r="{4 if len(known) <= 40 else 2}"'
-        title = f"<title>arrival {number + 1}: {say(value)}</title>"
+        title = f"<title>arrival {number}: {say(value)}</title>"
         parts.append(f'<circle class="dot" {place}>{title}</circle>')
     return Markup("".join([*parts, "</svg>"]))
 
@@ -191,7 +191,7 @@ def _heads(arrivals: Sequence[ArrivalPoint], across: dict[int, float], step: flo
             place = f'x="{x - step / 2:.1f}" y="0" width="{step:.1f}" height="{height}"'
             parts.append(f'<rect class="stripe" {place}/>')
         if i % every == 0:
-            for kind, y, text in (("head", 18, arrival.number + 1), ("tick", 34, _short(arrival.rows))):
+            for kind, y, text in (("head", 18, arrival.number), ("tick", 34, _short(arrival.rows))):
                 parts.append(f'<text class="{kind}" x="{x:.1f}" y="{y}" text-anchor="middle">{text}</text>')
     parts.append('<text class="tick" x="4" y="18">arrival</text><text class="tick" x="4" y="34">rows</text>')
     return "".join(parts)
@@ -212,7 +212,7 @@ def _lane(
         centre = f'cx="{across[arrival]:.1f}" cy="{y:.1f}"'
         if arrival == lane.first_seen:
             parts.append(f'<circle class="birth" {centre} r="{radius + 3:.1f}"/>')
-        title = escape(f"{lane.label}, arrival {arrival + 1}: {n:,} rows")
+        title = escape(f"{lane.label}, arrival {arrival}: {n:,} rows")
         parts.append(f'<circle class="rows" {centre} r="{radius:.1f}"><title>{title}</title></circle>')
     name = lane.label if len(lane.label) <= LONGEST_LABEL else lane.label[: LONGEST_LABEL - 1] + "…"
     key = f'<circle class="key" cx="14" cy="{y:.1f}" r="6"/>'

@@ -20,7 +20,7 @@ class Cluster:
     status: str
     rows: int
     weight: float
-    first_seen: int  # arrival, counted from 0
+    first_seen: int  # arrival, counted from 1
     last_seen: int
     spread: float
     exemplars: Sequence[str]  # keys of the rows nearest to its centre
@@ -64,7 +64,7 @@ class Lane:
 class ArrivalPoint:
     """One data set of the stream; values that are not known are None."""
 
-    number: int  # counted from 0
+    number: int  # counted from 1
     rows: int
     time: str | None = None
     n_clusters: int | None = None
@@ -112,7 +112,7 @@ def arrivals_of(events: Sequence[Event]) -> tuple[ArrivalPoint, ...]:
         elbo = told.get("elbo")
         fit = elbo / event.rows if elbo is not None and event.rows else None
         # The first data set is new by definition; that says nothing about it.
-        novel = told.get("novel_share") if event.arrival > 0 else None
+        novel = told.get("novel_share") if event.arrival > 1 else None
         brought = {int(cluster): int(n) for cluster, n in told.get("rows_per_cluster", {}).items()}
         known = event.arrival, event.rows, event.time, told.get("n_clusters")
         points.append(ArrivalPoint(*known, fit, novel, brought, int(told.get("n_outliers", 0))))

@@ -120,7 +120,7 @@ def _by_arrival(data: ReportData) -> list[tuple[ArrivalPoint | None, int, list[E
 
 def _spoken_rows(cluster: Cluster, arrivals: tuple[ArrivalPoint, ...]) -> str:
     brought = zip(arrivals, cluster.rows_per_arrival, strict=True)
-    told = [f"arrival {arrival.number + 1}: {n:,}" for arrival, n in brought if n]
+    told = [f"arrival {arrival.number}: {n:,}" for arrival, n in brought if n]
     return "Rows per arrival. " + (", ".join(told[-50:]) or "none")
 
 

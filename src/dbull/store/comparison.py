@@ -66,23 +66,29 @@ def compare(
     return Difference(
         a=a.generation,
         b=b.generation,
-        settings=tuple(_changes(before.settings, after.settings, "settings")),
-        data_schema=tuple(_changes(before.data_schema, after.data_schema, "data_schema")),
-        documents=tuple(_changes(before.documents, after.documents, "")),
+        settings=tuple(changes(before.settings, after.settings, "settings")),
+        data_schema=tuple(changes(before.data_schema, after.data_schema, "data_schema")),
+        documents=tuple(changes(before.documents, after.documents)),
         tensors=tuple(_tensor_changes(before.tensors, after.tensors)),
-        learned=tuple(r.name or key for key, r in learned_b.items() if key not in learned_a),
-        unlearned=tuple(r.name or key for key, r in learned_a.items() if key not in learned_b),
+        learned=names_beyond(learned_b, learned_a),
+        unlearned=names_beyond(learned_a, learned_b),
         encoder_changed=before.encoder_fingerprint != after.encoder_fingerprint,
     )
 
 
-def _changes(a: Any, b: Any, place: str) -> Iterator[Change]:
+def names_beyond(learned: Mapping[str, LearnedRecord], other: Mapping[str, LearnedRecord]) -> tuple[str, ...]:
+    """Return the names of inputs, or hashes where they have none, that `other` has not."""
+    return tuple(record.name or key for key, record in learned.items() if key not in other)
+
+
+def changes(a: Any, b: Any, place: str = "") -> Iterator[Change]:
+    """Yield what differs between two plain values, each with its path below `place`."""
     if isinstance(a, Mapping) and isinstance(b, Mapping):
         for key in dict.fromkeys((*a, *b)):
-            yield from _changes(a.get(key, MISSING), b.get(key, MISSING), f"{place}.{key}" if place else key)
+            yield from changes(a.get(key, MISSING), b.get(key, MISSING), f"{place}.{key}" if place else key)
     elif isinstance(a, list) and isinstance(b, list):
         for i, (before, after) in enumerate(zip_longest(a, b, fillvalue=MISSING)):
-            yield from _changes(before, after, f"{place}[{i}]")
+            yield from changes(before, after, f"{place}[{i}]")
     elif a != b or type(a) is not type(b):
         yield Change(place, a, b)
 

@@ -94,7 +94,7 @@ def read_checkpoint(model: Path, manifest: Manifest) -> Checkpoint:
         if suffix == "safetensors":
             groups[stem] = read_tensors(path, record.bytes)
         elif name not in (EVENTS, LEARNED):
-            documents[stem] = parse_document(layout.read_bounded(path, DOCUMENT_BYTES), str(path))
+            documents[stem] = read_document(model, manifest, stem)
     where = f"{model / generation_name(manifest.generation) / EVENTS}"
     events: list[dict[str, Any]] = parse_events(own_events(model, manifest), manifest.generation, where)
     return Checkpoint(
@@ -113,6 +113,15 @@ def read_checkpoint(model: Path, manifest: Manifest) -> Checkpoint:
         note=manifest.note,
         time=manifest.time,
     )
+
+
+def read_document(model: Path, manifest: Manifest, stem: str) -> Any:
+    """Return one document of a generation whose files were verified."""
+    if f"{stem}.json" not in manifest.files:
+        place = model / generation_name(manifest.generation) / stem
+        raise ModelFileError(f"{place}.json: is missing; this is no model of dbull's own")
+    path = manifest.path(model, f"{stem}.json")
+    return parse_document(layout.read_bounded(path, DOCUMENT_BYTES), str(path))
 
 
 def remove_pruned(model: Path, newest: Manifest) -> int:

@@ -4,6 +4,7 @@ Readers never lock: a generation that has its name is whole and never changes. W
 each says on which generation it builds, and the one that comes second is told so.
 """
 
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import suppress
@@ -19,11 +20,12 @@ from dbull.store.checkpoint import OWN_KINDS, Checkpoint
 from dbull.store.comparison import Difference, compare
 from dbull.store.contents import file_records, pack_files, read_checkpoint, remove_pruned, verify_files
 from dbull.store.eventlog import ancestor, event_lines, own_events, parse_events, past_events, sync_log
-from dbull.store.layout import EVENTS, LEARNED, generation_name, generation_number, ranges
+from dbull.store.layout import EVENTS, generation_name, generation_number, ranges
 from dbull.store.learned import LearnedRecord, known_inputs, learned_lines, refuse_known, remember
 from dbull.store.manifest import FileRecord, Manifest, chained, read_manifest, wrap_manifest
 from dbull.store.writing import check_writable, publish, remove_leftovers
 
+_log = logging.getLogger(__name__)
 # Ids kept free for each generation whose manifest cannot be read, when a rollback goes over it.
 IDS_PER_LOST_GENERATION = 1000
 
@@ -138,6 +140,7 @@ class ModelFolder:
         *,
         again: bool = False,
         keep: int | None = None,
+        inherit: bool = False,
     ) -> Manifest:
         """Write the next generation on top of `parent` (None for a new model) and return its manifest.
 
@@ -145,7 +148,8 @@ class ModelFolder:
         exceptions: after an interrupt, or if the disk fails to confirm the last step (the message says so),
         the generation may be there, whole. With the manifest of its parent, as loaded or returned by the
         commit before, another model under the same name is noticed; with its number it is not. `keep` is how
-        many generations to keep, this one included; see `prune`.
+        many generations to keep, this one included; see `prune`. With `inherit` the generation also has the
+        tensors and documents of its parent that the checkpoint does not name.
 
         Raises
         ------
@@ -164,6 +168,8 @@ class ModelFolder:
             refuse_known(known, inputs)
         files = pack_files(checkpoint)
         records = file_records(self.path, before, number, files)
+        if inherit:
+            records = before.content | records
         events = [*checkpoint.events, *learned_lines(inputs)]
         text = event_lines(number, events)
         if events:
@@ -312,8 +318,7 @@ class ModelFolder:
     def _repeat(self, manifest: Manifest, lines: list[dict[str, Any]]) -> Manifest:
         """Write a generation that refers to the content of another and has these events of its own."""
         text = event_lines(manifest.generation, lines)
-        # Learned inputs of format 1 are found by way of the generation that they lie in.
-        files = {name: part for name, part in manifest.files.items() if name not in (EVENTS, LEARNED)}
+        files = manifest.content
         if lines:
             files[EVENTS] = FileRecord(len(text), layout.hash_bytes(text), manifest.generation)
         manifest = replace(
@@ -329,6 +334,7 @@ class ModelFolder:
         manifest = replace(manifest, sha256=layout.hash_bytes(data))
         with suppress(OSError, DbullError):
             sync_log(self.path, manifest, anew=anew)
+        _log.info("%s: generation %d is written: %r", self.path, number, manifest.note)
         return manifest
 
 

@@ -61,6 +61,11 @@ class Manifest:
         return self.log_offset + (self.files[EVENTS].bytes if EVENTS in self.files else 0)
 
     @property
+    def content(self) -> dict[str, FileRecord]:
+        """Its tensors and documents; learned inputs of format 1 are found where they were learned."""
+        return {name: part for name, part in self.files.items() if name not in (EVENTS, LEARNED)}
+
+    @property
     def rests_on(self) -> int | None:
         """The generation whose content and past this one goes on from."""
         return self.parent if self.restores is None else self.restores

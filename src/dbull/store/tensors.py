@@ -6,16 +6,17 @@ header is checked here first, because a reader may allocate what a header claims
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dbull.documents import Reader, check_fields, list_of, parse_document, whole
 from dbull.errors import SettingsError
 from dbull.store.layout import damaged, opened, read_bounded
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from torch import Tensor
 
 HEADER_BYTES = 2 * 2**20
@@ -90,17 +91,28 @@ def read_header(path: Path) -> dict[str, tuple[str, tuple[int, ...]]]:
 
 def read_tensors(path: Path, n_bytes: int) -> dict[str, Tensor]:
     """Return the tensors of a file whose size and hash have been checked."""
-    from safetensors import SafetensorError
     from safetensors.torch import load
+
+    return _read(path, n_bytes, load)
+
+
+def read_arrays(path: Path, n_bytes: int) -> dict[str, NDArray[Any]]:
+    """Return the same as arrays, without importing torch."""
+    from safetensors.numpy import load
+
+    return _read(path, n_bytes, load)
+
+
+def _read(path: Path, n_bytes: int, load: Callable[[bytes], dict[str, Any]]) -> dict[str, Any]:
+    from safetensors import SafetensorError
 
     read_header(path)
     data = read_bounded(path, n_bytes)
     try:
         # From bytes and not from the path: tensors on a mapped file would change, or crash, with the file.
-        tensors: dict[str, Tensor] = load(data)
+        return load(data)
     except (SafetensorError, ValueError, RuntimeError, KeyError, OverflowError) as error:
         raise damaged(path, f"is not a readable safetensors file ({error})") from error
-    return tensors
 
 
 _READERS: dict[str, Reader] = {
