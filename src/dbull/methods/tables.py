@@ -82,12 +82,23 @@ def encoded_rows(model: Any, X: Any, *, first: bool) -> NDArray[np.float32] | No
             )
         return None
     columns = columns_of(X)
-    if model.columns is None and not _of_dicts(X) and _all_numbers(columns):
+    declared = _declared(X, columns)
+    if model.columns is None and not declared and not _of_dicts(X) and _all_numbers(columns):
         return None
-    return _first_rows(model, columns)
+    return _first_rows(model, columns, declared)
 
 
-def _first_rows(model: Any, columns: Columns) -> NDArray[np.float32]:
+def _declared(X: Any, columns: Columns) -> dict[str, str]:
+    """Return the columns of numbers that a frame of pandas or polars declares to be categories."""
+    kinds = zip(map(str, getattr(X, "columns", ())), getattr(X, "dtypes", ()), strict=False)
+    return {
+        name: "category"
+        for name, kind in kinds
+        if str(kind).lower().startswith("categor") and columns[name].dtype.kind in "iuf"
+    }
+
+
+def _first_rows(model: Any, columns: Columns, declared: dict[str, str]) -> NDArray[np.float32]:
     if model.kind not in ("auto", "dense") or model.image_shape is not None:
         raise TypeError(
             f"kind={model.kind!r} and image_shape={model.image_shape!r} are for rows of numbers, but the "
@@ -97,7 +108,7 @@ def _first_rows(model: Any, columns: Columns) -> NDArray[np.float32]:
     if n_rows < 2:
         raise DataError(f"the table has {n_rows} rows; the first data set of a model needs at least 2")
     model.check_parameters()
-    roles = propose_roles(columns, model.columns)
+    roles = propose_roles(columns, {**declared, **(model.columns or {})})
     encoder = ColumnEncoder.fit(columns, roles)
     asked = model.columns or {}
     unasked = [role for role in roles if role.name in encoder.left_out and role.name not in asked]
