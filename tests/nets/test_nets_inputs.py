@@ -104,6 +104,17 @@ def test_sparse_rows_keep_their_zeros_and_show_their_direction():
     assert bool(torch.isfinite(empty).all())
 
 
+@pytest.mark.parametrize("kind", ["sparse", "dense"])
+def test_columns_that_are_scaled_keep_their_proportions(kind):
+    rows = rows_of("sparse") * torch.logspace(-2, 2, 35)
+    view = fit_inputs(rows, kind, None, False, scaled=True)
+    values = view.values(rows)
+    torch.testing.assert_close(values / values.norm(), (rows / rows.norm()).float())
+    plain = fit_inputs(rows, kind, None, False)
+    assert plain.shift.shape == plain.scale.shape == (35,), "as models are stored"
+    assert float(plain.scale.max()) > 3 * float(plain.scale.min())
+
+
 @pytest.mark.parametrize("kind", SHAPES)
 @pytest.mark.parametrize("front_end", [False, True])
 def test_inputs_are_centred_and_of_spread_one(kind, front_end):

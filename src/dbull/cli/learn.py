@@ -101,10 +101,7 @@ def learn(
     Examples: `dbull learn model monday.csv`, `dbull learn model tuesday.parquet --fail-on new-cluster`,
     `dbull learn model digits.npy --set image_shape=[8,8] --set epochs=20`
     """
-    from dbull.data.readers import expand_sources
-
-    data = expand_sources(data)
-    check_files(None, data)
+    data = check_files(None, data)
     settings = options.settings()
     from dbull.ingest import Learner
 

@@ -39,10 +39,7 @@ def map_rows(
         raise SettingsError(f"{out}: the name must end in .html, .csv or .parquet")
     check_place(out)
     check_folder(out)
-    from dbull.data.readers import expand_sources
-
-    data = expand_sources(data)
-    check_files(model, data)
+    data = check_files(model, data)
     from dbull.ingest import Input, open_model, rows_for, telling_notices
 
     learner, reading = open_model(model, generation)

@@ -32,16 +32,18 @@ AsJson = Annotated[bool, Option("--json", help="As JSON.")]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="No progress.")]
 
 
-def check_files(model: Path | None, data: Sequence[Path]) -> None:
-    """Refuse a model (None: it need not be there) or files that are not there, before torch is imported."""
-    from dbull.data.readers import find_source
+def check_files(model: Path | None, data: Sequence[Path]) -> list[Path]:
+    """Return the files that are meant; refuse what is not there before torch is imported (None: no model)."""
+    from dbull.data.readers import expand_sources, find_source
     from dbull.store import ModelFolder
 
     if model is not None:
         ModelFolder(model).number()
-    for path in data:
+    files = expand_sources(data)
+    for path in files:
         if str(path) != "-":
             find_source(path)
+    return files
 
 
 def check_folder(target: Path) -> None:

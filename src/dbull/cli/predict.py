@@ -55,10 +55,7 @@ def predict(
 
     Example: `dbull predict model today.csv -o today-clusters.parquet --flag-outliers`
     """
-    from dbull.data.readers import expand_sources
-
-    data = expand_sources(data)
-    check_files(model, data)
+    data = check_files(model, data)
     from dbull.ingest import Input, open_model, rows_for, telling_notices
 
     suffix = None if out is None else out.suffix.lower()
@@ -105,10 +102,7 @@ def preview(model: Model, data: Data, as_json: AsJson = False, quiet: Quiet = Fa
 
     Example: `dbull preview model wednesday.csv`
     """
-    from dbull.data.readers import expand_sources
-
-    data = expand_sources(data)
-    check_files(model, data)
+    data = check_files(model, data)
     from dbull.data.readers.chunk import joined
     from dbull.ingest import Input, open_model, rows_for, telling_notices
 

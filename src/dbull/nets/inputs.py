@@ -91,7 +91,6 @@ def fit_inputs(
         low, high = rows.min(), rows.max()
         shift, scale = low[None], torch.where(high > low, high - low, torch.ones_like(high))[None]
     elif kind == "sparse":
-        shift = rows.new_zeros(1)
         # In float64, since squares leave the range of float32 long before the values do. Half way between
         # columns as they are, where few rule, and columns of one variance, where rare ones rule.
         deviation = rows.double().std(0, correction=0)
@@ -99,6 +98,7 @@ def fit_inputs(
         half_way = torch.where((deviation > 0) & (not scaled), deviation, 1.0).sqrt()
         root_mean_square = torch.linalg.vector_norm(rows.double() / half_way) / math.sqrt(rows.numel())
         scale = (half_way * torch.where(root_mean_square > 0, root_mean_square, 1.0)).to(rows.dtype)
+        shift = torch.zeros_like(scale)
     else:
         shift, scale = rows.mean(0), rows.std(0, correction=0)
         rounding = 8 * torch.finfo(rows.dtype).eps * rows.abs().amax(0)
