@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbull.lifelong.groups import join_components, mixing, number_clusters
+from dbull.lifelong.groups import AMONG_OLD, join_components, mixing, number_clusters
 from dbull.lifelong.neighbourhood import NeighbourGraph, build_graph, edge_weights
 from dbull.lifelong.settings import GraphSettings
 
@@ -28,7 +28,7 @@ TWO = edges_of([86.0, 2.0], {(0, 1): 4.0})
 
 def test_joining_leaves_edges_and_sizes_as_they_are():
     edges, sizes = TWO.clone(), sizes_of(45, 5)
-    mixing(edges, sizes)
+    mixing(edges)
     assert join_components(edges, sizes, 0.1).tolist() == [0, 0]
     assert torch.equal(edges, TWO)
     assert sizes.tolist() == [45, 5]
@@ -36,7 +36,7 @@ def test_joining_leaves_edges_and_sizes_as_they_are():
 
 @pytest.mark.parametrize(("beyond", "expected"), [(-1e-6, [0, 0]), (0.0, [0, 0]), (1e-6, [0, 1])])
 def test_the_threshold_itself_joins(beyond, expected):
-    threshold = float(mixing(TWO, sizes_of(45, 5))[0, 1])
+    threshold = float(mixing(TWO)[0, 1])
     assert join_components(TWO, sizes_of(45, 5), threshold + beyond).tolist() == expected
 
 
@@ -53,7 +53,7 @@ def test_a_chain_is_one_group():
 def test_the_joined_ones_go_on_as_one():
     """0 and 1 join first; then what was enough for 1 alone is too little for the two together."""
     edges, sizes = edges_of([100.0, 4.0, 100.0], {(0, 1): 4.0, (1, 2): 2.0}), sizes_of(100, 10, 100)
-    assert float(mixing(edges, sizes)[1, 2]) > 0.2
+    assert float(mixing(edges)[1, 2]) > 0.2
     assert join_components(edges, sizes, 0.1).tolist() == [0, 0, 1]
 
 
@@ -61,7 +61,7 @@ def test_joining_can_bring_pairs_over_the_threshold():
     """Two pieces are each mixed too little with a third; together enough."""
     edges = edges_of([20.0, 20.0, 20.0], {(0, 1): 10.0, (0, 2): 1.5, (1, 2): 1.5})
     sizes = sizes_of(20, 20, 20)
-    assert float(mixing(edges, sizes)[0, 2]) < 0.15
+    assert float(mixing(edges)[0, 2]) < 0.15
     assert join_components(edges, sizes, 0.15).tolist() == [0, 0, 0]
 
 
@@ -81,10 +81,10 @@ def graphs(draw):
     return torch.tensor(edges), torch.tensor(rng.integers(1, 50, n)), draw(st.integers(0, n))
 
 
-def contracted(edges, sizes, group):
-    """Edges and sizes of groups, from those of their members."""
+def contracted(edges, group):
+    """Edges of groups, from those of their members."""
     member = (group[:, None] == torch.arange(int(group.max()) + 1)).double()
-    return member.T @ edges @ member, sizes.double() @ member
+    return member.T @ edges @ member
 
 
 @given(graphs(), st.floats(1e-3, 1.0))
@@ -108,8 +108,10 @@ def test_a_higher_threshold_only_refines(graph, one, other):
 def test_what_is_left_is_mixed_too_little(graph, threshold):
     edges, sizes, n_old = graph
     group = join_components(edges, sizes, threshold, n_old)
-    left = mixing(*contracted(edges, sizes, group))
+    left = mixing(contracted(edges, group))
     left[:n_old, :n_old] = 0.0  # old clusters may be mixed as they like
+    left[:n_old] /= AMONG_OLD  # and new ones with them, as long as they do not lie among their rows
+    left[:, :n_old] /= AMONG_OLD
     assert bool((left < threshold + 1e-9).all())
 
 
@@ -131,9 +133,17 @@ def test_a_newborn_joins_the_old_one_it_is_mixed_with_most():
 
 def test_a_strange_newborn_is_not_taken_along_by_another():
     """The first is of the old cluster, the second only touches the first: too little of what is now one."""
-    edges, sizes = edges_of([100.0, 20.0, 20.0], {(0, 1): 20.0, (1, 2): 3.0}), sizes_of(100, 20, 20)
-    assert float(mixing(edges, sizes)[1, 2]) > 0.2
-    assert join_components(edges, sizes, 0.2, 1).tolist() == [0, 0, 1]
+    edges, sizes = edges_of([100.0, 20.0, 20.0], {(0, 1): 40.0, (1, 2): 3.0}), sizes_of(100, 20, 20)
+    assert float(mixing(edges)[1, 2]) > 0.15
+    assert join_components(edges, sizes, 0.15, 1).tolist() == [0, 0, 1]
+
+
+def test_a_newborn_must_lie_among_the_rows_of_an_old_cluster():
+    """What would join a new one only touches an old one."""
+    edges, sizes = edges_of([100.0, 20.0], {(0, 1): 5.0}), sizes_of(100, 20)
+    threshold = float(mixing(edges)[0, 1]) / 2
+    assert join_components(edges, sizes, threshold).tolist() == [0, 0]
+    assert join_components(edges, sizes, threshold, n_old=1).tolist() == [0, 1]
 
 
 def joined(graph, labels, n_components, threshold):
@@ -177,23 +187,30 @@ def test_groups_and_their_numbers():
 
 
 def test_mixing_by_hand():
-    """Of 280 edges 25 run between 10 rows and 30, where 2 * 1/4 * 3/4 of all would by chance."""
+    """25 edges between sets that have 145 and 415 ends of edges, where 145 * 415 / 560 are by chance."""
     edges = torch.tensor([[60.0, 20.0], [5.0, 195.0]], dtype=torch.float64)
-    want = (25 / 280) / (2 * 10 / 40 * 30 / 40)
-    got = mixing(edges, torch.tensor([10, 30]))
+    want = 25 / (145 * 415 / 560)
+    got = mixing(edges)
     torch.testing.assert_close(got, torch.tensor([[0.0, want], [want, 0.0]], dtype=torch.float64))
 
 
 @given(graphs())
-def test_mixing_is_mutual_and_of_each_pair_alone(graph):
-    edges, sizes, _ = graph
-    got = mixing(edges, sizes)
+def test_mixing_is_mutual_and_has_no_unit(graph):
+    edges = graph[0]
+    got = mixing(edges)
     assert torch.equal(got, got.T)
     assert bool((got >= 0).all())
     assert got.diagonal().tolist() == [0.0] * len(edges)
-    torch.testing.assert_close(mixing(7 * edges, sizes), got)  # the unit of edges does not matter
-    last = torch.tensor(sorted({0, len(edges) - 1}))
-    torch.testing.assert_close(mixing(edges[last][:, last], sizes[last]), got[last][:, last])
+    torch.testing.assert_close(mixing(7 * edges), got)
+
+
+@given(graphs())
+def test_joined_sets_are_mixed_with_a_third_by_all_their_edges(graph):
+    """Whether sets are counted together before or after: edges add up, and so do the ends of edges."""
+    edges = graph[0]
+    ends = (edges + edges.T).sum(1)
+    between = mixing(edges) * ends[:, None] * ends / (ends[:, None] + ends).clamp_min(1e-300)
+    torch.testing.assert_close(between, (edges + edges.T).fill_diagonal_(0.0))
 
 
 @pytest.mark.parametrize("sizes", [(300, 300), (300, 20), (20, 300)])
@@ -202,7 +219,7 @@ def test_one_set_cut_at_random_is_mixed_whatever_the_sizes(sizes):
     labels = torch.tensor(rng.permutation(np.repeat([0, 1], sizes)))
     rows = torch.tensor(rng.normal(size=(sum(sizes), 3)), dtype=torch.float32)
     graph = build_graph(rows, GraphSettings(n_neighbors=15), torch.Generator().manual_seed(0))
-    got = mixing(edge_weights(graph, labels, 2), torch.tensor(sizes))
+    got = mixing(edge_weights(graph, labels, 2))
     assert float(got[0, 1]) == pytest.approx(1.0, abs=0.1)
 
 
@@ -211,15 +228,15 @@ def test_sets_without_contact_are_not_mixed():
     labels = torch.arange(2).repeat_interleave(50)
     rows = torch.tensor(rng.normal(size=(100, 3)), dtype=torch.float32) + 100.0 * labels[:, None]
     graph = build_graph(rows, GraphSettings(n_neighbors=15), torch.Generator().manual_seed(0))
-    assert mixing(edge_weights(graph, labels, 2), torch.tensor([50, 50])).tolist() == [[0.0, 0.0], [0.0, 0.0]]
+    assert mixing(edge_weights(graph, labels, 2)).tolist() == [[0.0, 0.0], [0.0, 0.0]]
 
 
 def test_empty_sets_are_mixed_with_nothing():
     edges = torch.tensor([[9.0, 0.0, 1.0], [0.0, 0.0, 0.0], [1.0, 0.0, 9.0]], dtype=torch.float64)
-    got = mixing(edges, torch.tensor([4, 0, 4]))
+    got = mixing(edges)
     assert bool(torch.isfinite(got).all())
     assert got[1].tolist() == got[:, 1].tolist() == [0.0, 0.0, 0.0]
-    nobody = mixing(torch.zeros(2, 2, dtype=torch.float64), torch.tensor([0, 0]))
+    nobody = mixing(torch.zeros(2, 2, dtype=torch.float64))
     assert nobody.tolist() == [[0.0, 0.0], [0.0, 0.0]]
 
 

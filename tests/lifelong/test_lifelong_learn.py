@@ -13,10 +13,11 @@ from dbull.lifelong.codes import CodeSearch
 from dbull.lifelong.inference import CHUNK_ROWS, decode_codes, encode_rows, padded, row_bounds
 from dbull.lifelong.learn import decayed, learn
 from dbull.lifelong.neighbourhood import NeighbourGraph, build_graph
+from dbull.lifelong.past import Replay
 from dbull.lifelong.objective import FrozenMixture, entropy
 from dbull.lifelong.settings import RECIPES, GraphSettings, TrainingSettings, epochs_for
 from dbull.lifelong.state import LearnerState
-from dbull.lifelong.training import EpochTerms, Trainer, TrainingRows
+from dbull.lifelong.training import DECODED_PART, EpochTerms, Trainer, TrainingRows
 from dbull.mixture.settings import FitSettings
 from dbull.mixture.updates import Points, local_step, log_joint, summarize
 from dbull.nets.augment import MaskingNoise
@@ -60,7 +61,16 @@ def test_events_come_in_order(learned):
     stages = [step.stage for step in history]
     n_joint = stages.count("joint")
     pretrain = ["pretrain"] * 4  # two epochs for each of two layers
-    assert stages == ["graph", *pretrain, *["represent"] * 3, "search", *["joint"] * n_joint, "done"]
+    # Clusters are sought on places, before there are codes, and followed from there.
+    assert stages == [
+        "graph",
+        "search",
+        *pretrain,
+        *["represent"] * 3,
+        "search",
+        *["joint"] * n_joint,
+        "done",
+    ]
     assert 1 <= n_joint <= 3
     assert [step.epoch for step in history if step.stage == "represent"] == [1, 2, 3]
     assert [step.epoch for step in history if step.stage == "joint"] == list(range(1, n_joint + 1))
@@ -69,7 +79,7 @@ def test_events_come_in_order(learned):
     assert history[-1].seconds_left == 0.0
     assert history[-1].n_clusters == state.n_clusters
     assert history[-1].n_components == state.posterior.n_components
-    assert all(step.n_components == 1 for step in history if step.stage in ("graph", "represent"))
+    assert history[0].n_components == 1
 
 
 @pytest.mark.parametrize(
@@ -386,30 +396,63 @@ def test_where_rows_have_places_the_decoder_does_not_move_codes(rows):
 def test_points_between_neighbours(rows, monkeypatch):
     """What is shown lies between a row and a neighbour; values, inputs and places at the same part."""
     trainer = make_trainer(rows, made_places(rows), weight=1.0)
-    data, drawn, seen = trainer.rows, [], []
+    data, drawn = trainer.rows, []
     draw = NeighbourGraph.draw
 
     def spy(graph, rows, generator):
         drawn.append((rows, draw(graph, rows, generator)))
         return drawn[-1][1]
 
+    def seen_by(owner, name, which):
+        """Collect what is given to a function of the trainer or of its networks."""
+        given, function = [], getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda *args: given.append(args[which]) or function(*args))
+        return given
+
     monkeypatch.setattr(NeighbourGraph, "draw", spy)
-    between = trainer._between
-    trainer._between = lambda *given: seen.append(between(*given)) or seen[-1]
+    inputs, places = seen_by(trainer.vae, "encode_mean", 0), seen_by(trainer, "_misplaced", 2)
+    values = seen_by(trainer.vae.likelihood, "log_prob", 1)
     trainer.epoch(lambda part: 0.0)
     assert sum(len(one) for one, _ in drawn) == len(rows)
     parts = []
-    for (one, other), shown in zip(drawn, seen, strict=True):
+    for (one, other), *shown in zip(drawn, values, inputs, places, strict=True):
+        assert len(shown[0]) == -(-len(one) // DECODED_PART)  # of which the decoder learns
         assert bool((data.graph.neighbours[one] == other[:, None]).any(1).all())
         longest = (data.inputs[other] - data.inputs[one]).abs().argmax(1, keepdim=True)
         part = ((shown[1] - data.inputs[one]) / (data.inputs[other] - data.inputs[one])).gather(1, longest)
         for got, whole in zip(shown, (data.values, data.inputs, data.places), strict=True):
-            torch.testing.assert_close(
-                got, whole[one] + part * (whole[other] - whole[one]), rtol=0, atol=1e-4
-            )
+            want = whole[one] + part * (whole[other] - whole[one])
+            torch.testing.assert_close(got, want[: len(got)], rtol=0, atol=1e-4)
         parts.append(part)
     parts = torch.cat(parts)
     assert stats.kstest(parts[:, 0].numpy(), "uniform").pvalue > 1e-3
+
+
+def test_replayed_rows_are_drawn_anew_each_epoch(rows, monkeypatch):
+    """The encoder sees those of the epoch, at their own places; the decoder those that were drawn first."""
+    trainer = make_trainer(rows, made_places(rows), weight=1.0)
+    n_replayed = 20
+    first = trainer.rows
+    data = replace(first, kept_codes=torch.zeros(n_replayed, 2))
+    assert data.n_present == len(rows) - n_replayed
+    draws = []
+
+    def redraw():
+        inputs = torch.full((n_replayed, first.inputs.shape[1]), 100.0 + len(draws))
+        draws.append(inputs)
+        return Replay(inputs, inputs[:, :0], torch.full((n_replayed, 2), 7.0), torch.zeros(n_replayed), False)
+
+    trainer.rows = replace(data, redraw=redraw)
+    seen, codes, encode, decode = [], [], trainer.vae.encode_mean, trainer.vae.decode
+    monkeypatch.setattr(trainer.vae, "encode_mean", lambda inputs: seen.append(inputs) or encode(inputs))
+    monkeypatch.setattr(trainer.vae, "decode", lambda given: codes.append(given) or decode(given))
+    for epoch in range(2):
+        seen.clear()
+        trainer.epoch(lambda part: 0.0)
+        shown = torch.cat(seen)
+        assert int((shown == 100.0 + epoch).all(1).sum()) == n_replayed
+    assert len(draws) == 2
+    assert 0 < int((torch.cat(codes) == 0.0).all(1).sum()) <= 2 * n_replayed
 
 
 @pytest.mark.parametrize(

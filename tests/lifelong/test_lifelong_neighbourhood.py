@@ -18,8 +18,10 @@ from dbull.lifelong.neighbourhood import (
     first_codes,
     fuzzy_weights,
     lay_out,
+    leading_directions,
     nearest_neighbours,
-    projected,
+    neighbours_for,
+    reproducible,
 )
 from dbull.lifelong.settings import GraphSettings
 
@@ -121,30 +123,57 @@ def test_a_neighbour_without_weight_is_never_drawn():
     assert set(drawn.tolist()) == {1, 3}
 
 
-def test_wide_rows_keep_their_neighbours_when_projected():
-    """Rows that vary in 20 of 300 directions: the projection loses nothing."""
-    directions = rows_of(20, 300, seed=1)
-    rows = rows_of(250, 20) @ directions + 1.0
-    assert projected(rows, 100, seeded()).shape == (250, 100)
-    exact = nearest_neighbours(rows.double(), 5)[1]
-    by_distance = GraphSettings(n_neighbors=5, angle_width=300)
-    assert (build_graph(rows, by_distance, seeded()).neighbours == exact).double().mean() > 0.99
-
-
-def test_projected_distances_are_those_of_the_leading_directions():
-    """Against the singular value decomposition of the whole."""
-    spread = torch.linspace(10, 0.1, 150)
-    rows = rows_of(400, 150) * spread
+@pytest.mark.parametrize("shape", [(400, 150), (400, 30)])
+def test_leading_directions_are_those_of_the_singular_value_decomposition(shape):
+    rows = rows_of(*shape) * torch.linspace(10, 0.1, shape[1])
     centred = (rows - rows.mean(0)).double()
-    by_svd = centred @ torch.linalg.svd(centred, full_matrices=False).Vh[:100].T
-    found = projected(rows, 100, seeded()).double()
-    torch.testing.assert_close(torch.pdist(found), torch.pdist(by_svd), rtol=5e-3, atol=5e-3)
+    by_svd = torch.linalg.svdvals(centred)[:20].square()
+    found = leading_directions(rows, 20, seeded()).double()
+    torch.testing.assert_close(found.T @ found, torch.eye(20, dtype=torch.float64), atol=1e-5, rtol=0)
+    along = (centred @ found).square().sum(0)
+    torch.testing.assert_close(along, by_svd, atol=0, rtol=0.05)  # each as strong, the strongest first
 
 
-@pytest.mark.parametrize("shape", [(400, 100), (100, 400)])
-def test_narrow_rows_and_few_rows_are_not_projected(shape):
-    rows = rows_of(*shape)
-    assert projected(rows, 100, seeded()) is rows
+def test_directions_count_as_far_as_both_halves_have_them():
+    """Ten of 200 columns vary; the others are noise, in which each half has directions of its own."""
+    rows = rows_of(2000, 200)
+    rows[:, :10] *= torch.linspace(20, 10, 10)
+    found = reproducible(rows, 50, seeded())
+    assert found.shape == (2000, 50)
+    spread = found.std(0)
+    by_svd = torch.linalg.svdvals(rows - rows.mean(0))[:50] / math.sqrt(2000)
+    torch.testing.assert_close(spread[:7], by_svd[:7], atol=0, rtol=0.02)
+    assert (spread[20:] < 0.6 * by_svd[20:]).all()
+
+
+@pytest.mark.parametrize("n_rows", [2, 3, 5, 12])
+def test_few_wide_rows_have_finite_directions(n_rows):
+    rows = rows_of(n_rows, 40)
+    found = reproducible(rows, 100, seeded())
+    assert len(found) == n_rows
+    assert torch.isfinite(found).all()
+    assert len(build_graph(rows, GraphSettings(), seeded())) == n_rows
+
+
+@pytest.mark.parametrize(("n_rows", "expected"), [(10, 15), (1000, 15), (3375, 22), (8000, 30), (10**6, 30)])
+def test_neighbours_by_the_number_of_rows(n_rows, expected):
+    assert neighbours_for(n_rows) == expected
+
+
+def test_replayed_rows_do_not_ask_for_more_neighbours():
+    rows = rows_of(4000, 3)
+    assert build_graph(rows, GraphSettings(), seeded()).neighbours.shape[1] == 24
+    assert build_graph(rows, GraphSettings(), seeded(), n_present=500).neighbours.shape[1] == 15
+
+
+def test_neighbours_count_less_the_farther_apart_their_codes_are():
+    graph = NeighbourGraph(torch.tensor([[1, 2], [0, 2], [0, 1]]), torch.tensor([[1.0, 0.5]] * 3))
+    codes = torch.tensor([[0.0, 0.0], [0.0, 0.0], [3.0, 4.0]])
+    among = graph.among(codes)
+    assert torch.equal(among.neighbours, graph.neighbours)
+    torch.testing.assert_close(
+        among.weights, torch.tensor([[1.0, 0.5 / 26], [1.0, 0.5 / 26], [1 / 26, 0.5 / 26]])
+    )
 
 
 @pytest.mark.parametrize(("angle_width", "by_angle"), [(4, True), (5, False)])
@@ -247,7 +276,7 @@ PAIR = NeighbourGraph(torch.tensor([[1], [0]]), torch.ones(2, 1))
 def test_one_round_of_two_rows_by_hand(distance, n_held, monkeypatch):
     """Both are drawn, so each is pulled by the other once, and pushed by it as one of two rows."""
     monkeypatch.setattr(module, "N_OPPONENTS", 200_000)  # so many that chance does not show
-    start = torch.tensor([[0.0, 0.0], [distance, 0.0]])
+    start = torch.tensor([[0.0, 0.0], [distance, 0.0]], dtype=torch.float64)  # so many round to much
     codes = lay_out(PAIR, start, n_held, 1, seeded())
     pull = 2 * distance / (1 + distance**2)
     push = min(2 * distance / ((1e-3 + distance**2) * (1 + distance**2)), 4.0)
