@@ -166,7 +166,7 @@ def _parse(lines: list[str], selection: Selection, separator: str) -> np.ndarray
         pyarrow.py_buffer(text),
         # One block: a row of very many columns may be longer than pyarrow's usual one.
         read_options=pyarrow.csv.ReadOptions(
-            column_names=all_names, use_threads=True, block_size=min(len(text) + 1, _MAX_BLOCK)
+            column_names=all_names, use_threads=False, block_size=min(len(text) + 1, _MAX_BLOCK)
         ),
         parse_options=pyarrow.csv.ParseOptions(delimiter=separator),
         convert_options=pyarrow.csv.ConvertOptions(
