@@ -13,8 +13,8 @@ from dbull.lifelong.codes import CodeSearch
 from dbull.lifelong.inference import CHUNK_ROWS, decode_codes, encode_rows, padded, row_bounds
 from dbull.lifelong.learn import decayed, learn
 from dbull.lifelong.neighbourhood import NeighbourGraph, build_graph
-from dbull.lifelong.past import Replay
 from dbull.lifelong.objective import FrozenMixture, entropy
+from dbull.lifelong.past import Replay
 from dbull.lifelong.settings import RECIPES, GraphSettings, TrainingSettings, epochs_for
 from dbull.lifelong.state import LearnerState
 from dbull.lifelong.training import DECODED_PART, EpochTerms, Trainer, TrainingRows
