@@ -84,7 +84,7 @@ def test_pictures_and_epochs(tmp_path, monkeypatch):
     lines = done.stderr.splitlines()
     number, left = r"-?[\d.,]+", r"\d+:\d\d:\d\d left"
     for n in (1, 2):
-        pattern = rf"batch-digits DBULL seed 0: represent {n}/2, reconstruction {number}/row, 1 component, "
+        pattern = rf"batch-digits DBULL seed 0: represent {n}/2, reconstruction {number}/row, 2 components, "
         assert any(re.fullmatch(rf"{pattern}{number} rows/s, {left}", line) for line in lines), lines
     pattern = (
         rf"batch-digits DBULL seed 0: joint 1/1, ELBO {number}/row, \d+ components, {number} rows/s, {left}"
