@@ -71,7 +71,7 @@ class GraphSettings:
     n_neighbors: int | None = None  # None: by the number of rows
     dims: int = 100  # principal directions in which neighbours are sought
     angle_width: int = 30  # inputs beyond which they are sought by angle: lengths of wide rows tell little
-    join: float = 0.05  # mixing from which components are one cluster; 0: one component each
+    join: float = 0.07  # mixing from which components are one cluster; 0: one component each
 
 
 @dataclass(frozen=True)

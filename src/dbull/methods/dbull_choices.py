@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 Record = TypeVar("Record", TrainingSettings, GraphSettings, PastSettings, FitSettings)
 IDENTITY_WIDTH = 10  # rows up to this wide are clustered as they are unless a network is asked for
 PLAIN_EVIDENCE = 2.0  # times as much for rows as they are: codes laid out along a graph exaggerate gaps
-PLAIN_JOIN = 4.0  # times as mixed for the same: no layout has torn apart what touches by chance
+PLAIN_JOIN = 3.0  # times as mixed for the same: no layout has torn apart what touches by chance
 PLAIN_POOLING = 0.01  # for the same: more of it holds heaps together that are clearly several
 
 
