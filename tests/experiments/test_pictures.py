@@ -195,7 +195,8 @@ def test_training_shows_the_history(digits, drawn, tmp_path):
     np.testing.assert_array_equal(curve(fit), [terms[-1].log_prior + terms[-1].entropy])
     np.testing.assert_array_equal(curve(neighbourhood), [t.neighbourhood for t in terms])
     searched = [progress for progress in learner.history_ if progress.stage == "search"]
-    expected = [1, 1, 1, searched[0].n_components, epochs[-1].n_components]
+    on_places, on_codes = (progress.n_components for progress in searched)
+    expected = [*[on_places] * 4, on_codes, epochs[-1].n_components]
     np.testing.assert_array_equal(curve(components), expected)
     born = sum(len(move.born) for move in searched[0].moves)
     gone = sum(len(move.gone) for move in searched[0].moves)
