@@ -39,7 +39,7 @@ TEMPLATE = """\
 # What stands behind a # is not set; take the # away to set it. A flag wins over a variable such as
 # DBULL_EPOCHS in the environment, and that over this file.
 
-# What rows are: "images", "dense", "sparse", or "auto".
+# What rows are: "images", "dense", "sparse", "text", or "auto".
 {kind}
 {image_shape}
 {columns}

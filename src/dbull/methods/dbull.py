@@ -82,16 +82,17 @@ class DBULL(LearnedClusters, BaseEstimator):
         How much codes are held at the places that the neighbour graph has for them, in nats per row and unit
         of log(1 + squared distance); 0 lays out no places.
     n_neighbors : "auto" or int, default="auto"
-        Neighbours of a row in the graph.
+        Neighbours of a row in the graph. "auto": 15 among up to 1,000 rows, 30 among 8,000 or more.
     n_neighbours
         Deprecated: the former name of `n_neighbors`.
     join : "auto" or float, default="auto"
         Components whose rows lie among each other at least this much in the graph (0: apart, 1: as one) are
         one cluster; 0 keeps each component a cluster, but for floods of copies that an old cluster finds
-        usual.
+        usual. "auto": 0.07 times `resolution`; three times as much without networks.
     resolution : {"coarse", "normal", "fine"} or float, default="normal"
         How fine clusters are. "coarse" and "fine" count a third and three times the evidence of "normal" when
-        structure is decided, a number so many times as much. Not with `max_evidence` or `objective="paper"`.
+        structure is decided, and join what is mixed a third or three times as much; a number so many times as
+        much. Not with `max_evidence` or `objective="paper"`.
     use_encoder_variance : bool, default=False
         Whether the statistics of the mixture count the variance of each code, or the means alone.
     concentration, max_evidence, max_clusters
@@ -117,8 +118,8 @@ class DBULL(LearnedClusters, BaseEstimator):
         inputs, or drawn from the mixture and decoded, as in the paper. "auto": "imprints", with
         `objective="paper"` "decoded".
     n_replay : "auto" or int, default="auto"
-        Replayed rows per cluster. "auto": 300, or 8 % of the rows up to 1,000; with `objective="paper"` 100
-        in all.
+        Replayed rows per cluster. "auto": 30 % of the rows, from 100 to 300, or 8 % up to 1,000; with
+        `objective="paper"` 100 in all.
     consistency : "auto" or float, default="auto"
         How much replayed rows are held where they were in latent space, in the units of `neighbourhood`.
     carry : "auto" or bool, default="auto"

@@ -158,11 +158,12 @@ def learn_settings(model: DBULL, n_rows: int, recipe: Recipe, state: LearnerStat
     evidence = mixture.evidence_per_cluster
     if evidence is not None:
         more = RESOLUTIONS[model.resolution] if isinstance(model.resolution, str) else float(model.resolution)
+        join = more * graph.join  # the finer, the more mixed are those that are one
         if not state.vae.learns:
-            more *= PLAIN_EVIDENCE
-            graph = graph if model.join != "auto" else replace(graph, join=PLAIN_JOIN * graph.join)
+            more, join = more * PLAIN_EVIDENCE, join * PLAIN_JOIN
             mixture = replace(mixture, pooling=PLAIN_POOLING if model.pooling == "auto" else mixture.pooling)
         mixture = replace(mixture, evidence_per_cluster=more * evidence)
+        graph = replace(graph, join=join) if model.join == "auto" else graph
     return LearnSettings(training, graph, past, mixture, bool(model.use_encoder_variance))
 
 
