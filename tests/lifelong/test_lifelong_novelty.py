@@ -181,6 +181,16 @@ def test_the_peak_of_a_cluster_is_where_it_is_densest():
     assert peak == float(cluster_scores(torch.stack([i.mean for i in imprints]), imprints).max())
 
 
+def test_between_imprints_that_overlap_a_cluster_is_denser_than_its_peak():
+    imprints = [imprint_of(rows_at(c, 60, 3), 3) for c in (-0.2, 0.2)]
+    between = torch.stack([imprint.mean for imprint in imprints]).mean(0, keepdim=True)
+    scores, peak = cluster_scores(between, imprints), cluster_peak(imprints)
+    assert float(scores) > peak
+    record = Calibration.of(scores, peak - scores)
+    assert record.depths == {0: 1}
+    assert float(record.share_beyond(scores, peak)) == 1.0
+
+
 def test_some_of_many_rows():
     rows = rows_at(0.0, MOST_ROWS + 500, n_columns=2)
     labels = torch.zeros(len(rows), dtype=torch.int64)

@@ -110,8 +110,11 @@ class Calibration:
 
 
 def _bin_of(depths: Tensor) -> Tensor:
-    """Return the place of depths among the bins of the histogram, from 0."""
-    return (BINS_PER_DOUBLING * (depths / SHALLOWEST).log2() + 1).clamp_min(0.0)
+    """Return the place of depths among the bins of the histogram, from 0.
+
+    Between two imprints the density of a cluster may be a little above that at the mean of either.
+    """
+    return (BINS_PER_DOUBLING * (depths.clamp_min(0.0) / SHALLOWEST).log2() + 1).clamp_min(0.0)
 
 
 def cluster_peak(imprints: Sequence[Imprint]) -> float:
