@@ -45,7 +45,7 @@ def test_new_digits_are_new_clusters_and_old_ids_stay(short_run):
     assert second["novel_share"] > 0.5
     assert sum(second["rows_per_cluster"].values()) == second["rows"]
     assert told["same_id_share"] > 0.95
-    assert told["nmi"] > 0.8  # ones come in two styles, and nothing says that they are the same
+    assert told["nmi"] > 0.85
     html = (folder / told["report"]).read_text(encoding="utf-8")
     assert html.count("<article") == told["n_clusters"]
     assert "arrival 2 of 2: twos and threes" in progress
