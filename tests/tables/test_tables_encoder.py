@@ -17,7 +17,7 @@ from made_tables import table
 from dbull.documents import dump_document, parse_document
 from dbull.errors import DataError, ModelFileError
 from dbull.tables import ColumnEncoder, propose_roles
-from dbull.tables.scales import FARTHEST, LARGEST, Curve
+from dbull.tables.scales import ALL_OR_NOTHING, FARTHEST, LARGEST, Curve
 from pages import run_page
 
 
@@ -53,7 +53,8 @@ def test_every_column_has_its_vote():
     assert found.pop("day") == pytest.approx(3, rel=1e-3)  # time of day, day of week, day of year
     assert set(found) == {"delay", "cancelled", "carrier", "note"}
     for name, vote in found.items():
-        assert vote == pytest.approx(1, rel=1e-3), name
+        expected = ALL_OR_NOTHING if name in ("cancelled", "carrier") else 1
+        assert vote == pytest.approx(expected, rel=1e-3), name
     assert np.abs(ENCODER.encode(table()).mean(0)).max() < 1e-5
 
 
@@ -64,20 +65,28 @@ def test_levels_of_a_category_share_one_vote_and_none_is_far_out(n_levels, skew,
     drawn = np.random.default_rng(seed).choice(n_levels, 2000, p=shares / shares.sum())
     columns = {"c": [f"L{i}" for i in drawn], "x": drawn}
     rows = encoded(columns, c="category", x="number")[:, :-1]
-    assert rows.var(0).sum() <= 1 + 1e-5
+    assert rows.var(0).sum() <= ALL_OR_NOTHING + 1e-5
     points = np.unique(rows, axis=0)
     distances = np.linalg.norm(points[:, None] - points[None], axis=-1)
     assert distances.max() <= FARTHEST + 1e-5
     if distances.max() < FARTHEST - 1e-5 and len(points) > 1:
-        assert rows.var(0).sum() == pytest.approx(1, rel=1e-4)
+        assert rows.var(0).sum() == pytest.approx(ALL_OR_NOTHING, rel=1e-4)
 
 
-@pytest.mark.parametrize("share", [0.5, 0.1, 0.07, 0.01, 0.001])
+def test_a_number_of_few_values_goes_by_steps():
+    values = np.arange(600)
+    several, few = (encoded({"n": values % n}, n="number").var() for n in (6, 5))
+    assert several == pytest.approx(1, rel=1e-4)
+    assert few == pytest.approx(ALL_OR_NOTHING, rel=1e-4)
+
+
+@pytest.mark.parametrize("share", [0.5, 0.1, 0.01, 0.006, 0.001])
 def test_a_rare_flag_neither_rules_nor_vanishes(share):
     flags = np.arange(10_000) < round(share * 10_000)
     rows = encoded({"f": flags})
     gap = np.ptp(rows)
-    assert gap == pytest.approx(min(1 / math.sqrt(share * (1 - share)), FARTHEST), rel=1e-5)
+    deviation = math.sqrt(share * (1 - share))
+    assert gap == pytest.approx(min(math.sqrt(ALL_OR_NOTHING) / deviation, FARTHEST), rel=1e-5)
     as_category = encoded({"f": np.where(flags, "yes!", "no!")}, f="category")
     assert np.linalg.norm(as_category[0] - as_category[-1]) == pytest.approx(gap, rel=1e-5)
 

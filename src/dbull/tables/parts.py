@@ -26,7 +26,7 @@ from dbull.tables.cells import (
     read_vectors,
     width_of,
 )
-from dbull.tables.scales import CURVES, Curve, block_spread, number_spread
+from dbull.tables.scales import ALL_OR_NOTHING, CURVES, FEW_VALUES, Curve, block_spread, number_spread
 from dbull.tables.topics import fit_topics
 from dbull.tables.words import WordHasher
 
@@ -42,6 +42,7 @@ class Part(ABC):
 
     fields: ClassVar[dict[str, Reader]]
     reach: ClassVar[float] = 0.0  # greatest distance of raw features, where a rare value could be too far
+    votes: ClassVar[float] = 1.0  # variance of all its features
     curve: Curve = Curve()
 
     @classmethod
@@ -60,7 +61,7 @@ class Part(ABC):
 
     def spread(self, raw: Floats) -> Any:
         """Return by what features are divided, from those of the first rows, missing ones left out."""
-        return block_spread(raw, self.reach)
+        return block_spread(raw, self.reach, self.votes)
 
     def stored(self) -> tuple[dict[str, Any], Arrays]:
         """Return plain values and arrays, for `restored`."""
@@ -100,7 +101,8 @@ class _Number(Part):
         return replace(reading, values=self.curve.bend(reading.values))
 
     def spread(self, raw: Floats) -> Any:
-        return number_spread(raw)
+        steps = len(np.unique(raw)) <= FEW_VALUES
+        return number_spread(raw) / (math.sqrt(ALL_OR_NOTHING) if steps else 1.0)
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,7 @@ class _Flag(Part):
     features = (("true", "share"),)
     fields: ClassVar = {}
     reach = 1.0
+    votes = ALL_OR_NOTHING
 
     @classmethod
     def fit(cls, cells: NDArray[Any]) -> Part:
@@ -142,6 +145,7 @@ class _Category(Part):
     levels: tuple[str, ...]
     fields: ClassVar = {"levels": _few_different(text, MOST_LEVELS)}
     reach = math.sqrt(2)
+    votes = ALL_OR_NOTHING
 
     @classmethod
     def fit(cls, cells: NDArray[Any]) -> Part:

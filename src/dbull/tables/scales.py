@@ -1,11 +1,14 @@
 """How far apart encoded rows lie: one column, one vote.
 
-A column's features have a variance of about 1 in all, as a number scaled by its standard deviation has. For
-what is rare this alone would go wrong: a flag that 1 % of rows have, divided by its standard deviation, puts
-these rows 10 away from all others, further than any number does; undivided, at 1, it is lost among them. So
-values lie as far apart as unit variance asks, but no further than FARTHEST = 4, where two clusters of unit
-spread just part (2 % of each are nearer to the other). A flag has its whole vote from 7 % to 93 %, of 1 % it
-has 0.16, of 0.1 % still 0.016.
+A column's features have a variance of about 1 in all, as a number scaled by its standard deviation has.
+Categories, flags and numbers of up to five values have a tenth of that: neighbours differ a little in a number, but in a category they are
+alike or a whole step apart. With the variance of a number, the values of each category would part all rows
+(a flag that half of them have lies 2 apart; with a tenth, 0.6, about as far as neighbours in a few numbers).
+
+For what is rare this alone would go wrong: a flag that 0.1 % of rows have, divided by its standard deviation,
+puts these rows 10 away from all others, further than any number does; undivided, at 1, it is lost among them.
+So values lie no further apart than FARTHEST = 4, where two clusters of unit spread just part (2 % of each are
+nearer to the other).
 
 What is missing is put at the centre, 0. If any of the first rows lack it, one more feature says so, since a
 gap that is rare at first may be what a later day is about (flights that never took off have no times); it
@@ -20,6 +23,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from dbull.tables.cells import Floats
 
+ALL_OR_NOTHING = 0.1  # variance of what is alike or not at all: categories and flags,
+FEW_VALUES = 5  # and numbers of no more different values
 FARTHEST = 4.0  # distance of two values of one column, if rare ones would otherwise be further out
 LARGEST = 1e6  # encoded values lie within: far outside, but in reach of float32 and its squares
 HEAVY = 1.5  # standard deviation, in robust ones, from which a tail is heavy; exponential has 1.2, normal 1
