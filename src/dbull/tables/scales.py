@@ -1,9 +1,10 @@
 """How far apart encoded rows lie: one column, one vote.
 
 A column's features have a variance of about 1 in all, as a number scaled by its standard deviation has.
-Categories, flags and numbers of up to five values have a tenth of that: neighbours differ a little in a number, but in a category they are
-alike or a whole step apart. With the variance of a number, the values of each category would part all rows
-(a flag that half of them have lies 2 apart; with a tenth, 0.6, about as far as neighbours in a few numbers).
+Categories, flags and numbers of up to five values have a tenth of that: neighbours differ a little in a
+number, but in a category they are alike or a whole step apart. With the variance of a number, the values of
+each category would part all rows (a flag that half of them have lies 2 apart; with a tenth, 0.6, about as far
+as neighbours in a few numbers).
 
 For what is rare this alone would go wrong: a flag that 0.1 % of rows have, divided by its standard deviation,
 puts these rows 10 away from all others, further than any number does; undivided, at 1, it is lost among them.
