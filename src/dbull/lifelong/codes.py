@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import torch
@@ -16,6 +17,9 @@ from dbull.mixture.search import fit_data_set
 from dbull.mixture.settings import FitSettings
 from dbull.mixture.stats import SufficientStats
 from dbull.mixture.updates import Points, local_step, summarize
+
+THIN = 50.0  # times less dense than usual; clusters of 35 data sets were at most 25 times (docs/log.md)
+LEAST_SPREAD = 1e-3  # variance of places in any direction; neighbours lie about half a unit apart
 
 
 @dataclass(frozen=True)
@@ -124,14 +128,37 @@ class CodeMixture:
 
         Such a component lies thinly over many rows. It would become a cluster that no row belongs to.
         """
-        n_components = self.memory.n_components
-        chosen = torch.bincount(self.labels, minlength=n_components) > 0
-        keep = (self.memory.established | chosen).nonzero()[:, 0]
-        if len(keep) == n_components:
+        chosen = torch.bincount(self.labels, minlength=self.memory.n_components) > 0
+        return self._keeping(self.memory.established | chosen, points)
+
+    def without_thin(self, points: Points) -> CodeMixture:
+        """Remove newborn components that are far less dense than others are; these take their rows.
+
+        A layout draws rows together as closely everywhere. What is `THIN` times as thin as usual lies between
+        clusters: a few rows whose places the encoder could not learn, and whatever else fits no cluster.
+        """
+        now = self.memory.current
+        counts = now.counts.clamp_min(torch.finfo(torch.float64).tiny)
+        mean = now.sum_z / counts[:, None]
+        spread = now.sum_zz / counts[:, None, None] - mean[:, :, None] * mean[:, None, :]
+        spread = spread + LEAST_SPREAD * torch.eye(points.n_dims, dtype=torch.float64)
+        density = counts.log() - torch.linalg.slogdet(spread).logabsdet / 2
+        present = now.counts >= 1
+        if int(present.sum()) < 3:  # of two, which is usual?
             return self
-        place = torch.zeros(n_components, dtype=torch.int64)
-        place[keep] = torch.arange(len(keep))
+        thin = present & (density < density[present].median() - math.log(THIN))
+        return self._keeping(self.memory.established | ~thin, points)
+
+    def _keeping(self, kept: Tensor, points: Points) -> CodeMixture:
+        """Return the mixture with these of its components, (K,) bool, which take the rows of the others."""
+        keep = kept.nonzero()[:, 0]
+        if len(keep) == self.memory.n_components:
+            return self
         log_resp = torch.log_softmax(self.responsibilities[:, keep].to(torch.float64).log(), dim=1)
+        lost = log_resp.isnan().any(1)  # by rounding, rows that were wholly of what is gone
+        if bool(lost.any()):
+            posterior = global_step(self.prior, self.memory.total.select(keep))
+            log_resp[lost] = local_step(posterior, points.take(lost.nonzero()[:, 0]))
         memory = self.memory.coarse()
         memory.select(keep)
         memory.refill([summarize(log_resp, points)])
@@ -139,7 +166,7 @@ class CodeMixture:
             self,
             memory=memory,
             posterior=global_step(self.prior, memory.total),
-            labels=place[self.labels],
+            labels=log_resp.argmax(1),
             responsibilities=log_resp.exp().to(torch.float32),
         )
 

@@ -114,6 +114,8 @@ def learn(
             yield from layer_by_layer(trainer, clock)
         yield from represent(trainer, schedule, clock)
         fit = yield from _alternate(trainer, schedule, clock, fit, follow)
+        if data.places is not None:
+            fit = fit.without_thin(codes_now())
         if first and s.training.joint_births and schedule.joint_epochs > 0:
             fit = search.afresh(fit, codes_now(), s.training.stable_gain)
     elif len(inputs) > 0:
