@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from dbull.lifelong.codes import CodeSearch
+from dbull.lifelong.codes import CodeMixture, CodeSearch
+from dbull.mixture.memory import StatsMemory
 from dbull.mixture.posterior import global_step
+from dbull.mixture.prior import adapted_prior
 from dbull.mixture.settings import FitSettings, SearchSettings
 from dbull.mixture.updates import Points, summarize
 from learning import nothing, searched
@@ -76,6 +78,45 @@ def test_places_follow(fit, points):
 def test_the_past_stays_though_no_row_chooses_it(fit, points):
     thin = spread_thinly(fit, points, established=True)
     assert thin.without_unchosen(points).memory.n_components == 3
+
+
+def between_three(spread, established=False):
+    """Return three tight clusters, a component of a few rows around all of them, and their mixture."""
+    generator = seeded(5)
+    centres = torch.tensor([[0.0, 0.0], [20.0, 0.0], [0.0, 20.0]]).repeat_interleave(100, dim=0)
+    tight = centres + torch.randn(300, 2, generator=generator)
+    around = torch.tensor([7.0, 7.0]) + spread * torch.randn(30, 2, generator=generator)
+    points = Points.from_rows(torch.cat([tight, around]).double())
+    labels = torch.arange(4).repeat_interleave(100)[:330]
+    resp = torch.nn.functional.one_hot(labels, 4).float()
+    memory = StatsMemory.empty(2)
+    memory.add_components(4)
+    memory.established[-1] = established
+    memory.refill([summarize(resp.double().log(), points)])
+    prior = adapted_prior(memory.total)
+    posterior = global_step(prior, memory.total)
+    return CodeMixture(memory, prior, posterior, 0.0, labels, resp), points
+
+
+def test_what_lies_thinly_between_clusters_goes_to_them():
+    fit, points = between_three(spread=12.0)
+    after = fit.without_thin(points)
+    assert after.memory.n_components == 3
+    assert torch.equal(after.labels[:300], fit.labels[:300])
+    assert torch.allclose(after.responsibilities.sum(1), torch.ones(330))
+    nearest = torch.cdist(points.zt.T[300:], after.posterior.components.mean).argmin(1)
+    assert (after.labels[300:] == nearest).double().mean() > 0.8
+    assert float(after.memory.total.counts.sum()) == pytest.approx(330)
+
+
+def test_a_small_cluster_that_is_as_dense_stays():
+    fit, points = between_three(spread=1.0)
+    assert fit.without_thin(points) is fit
+
+
+def test_the_past_may_lie_thinly():
+    fit, points = between_three(spread=12.0, established=True)
+    assert fit.without_thin(points) is fit
 
 
 def test_a_search_changes_nothing_that_it_was_given(fit, points):
