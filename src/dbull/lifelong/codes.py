@@ -207,15 +207,15 @@ class CodeSearch:
             memory, found.prior, found.posterior, found.bound, labels, responsibilities, tuple(moves), changed
         )
 
-    def afresh(self, fit: CodeMixture, points: Points, least_gain: float) -> CodeMixture:
+    def afresh(self, fit: CodeMixture, points: Points, least_gain: float, n_th: int = 0) -> CodeMixture:
         """Search from nothing on the codes as they are now; take what is found if its bound is higher.
 
         A mixture that has followed the encoder may be stuck where the first codes had put it. For a first
         data set only: components of the past cannot be searched again. `least_gain` is the share of the bound
-        that must be gained.
+        that must be gained; the `n_th` search has other random numbers than others.
         """
         # With numbers of its own, so that a search in vain changes nothing that follows.
-        numbers = torch.Generator().manual_seed(self.generator.initial_seed())
+        numbers = torch.Generator().manual_seed((self.generator.initial_seed() + n_th) % 2**63)
         nothing = CodeMixture.of_past(StatsMemory.empty(points.n_dims), fit.prior)
         fresh = replace(self, generator=numbers)(nothing, points)
         return fresh if fresh.bound - fit.bound > least_gain * abs(fit.bound) else fit

@@ -43,6 +43,7 @@ from dbull.mixture.memory import StatsMemory
 from dbull.mixture.updates import Points
 from dbull.nets.augment import Augmentation
 
+FRESH_SEARCHES = 4  # besides the first, on rows as they are
 FEWEST_TO_TRAIN = 20  # rows of a further data set; the networks stay as they are for fewer
 
 
@@ -119,7 +120,12 @@ def learn(
         if first and s.training.joint_births and schedule.joint_epochs > 0:
             fit = search.afresh(fit, codes_now(), s.training.stable_gain)
     elif len(inputs) > 0:
-        fit = search(fit, Points.from_rows(inputs.to(torch.float64)))
+        points = Points.from_rows(inputs.to(torch.float64))
+        fit = search(fit, points)
+        if first and s.mixture.weight(len(inputs), points.n_dims, 2) == 1.0:
+            # Few rows, all of which count in full: bounds can be compared, and a search is soon stuck.
+            for n_th in range(1, FRESH_SEARCHES + 1):
+                fit = search.afresh(fit, points, 0.0, n_th)
         yield _progress(clock, "search", fit)
     if graph is not None and s.graph.join > 0:
         near = encode_rows(state.vae, inputs)
