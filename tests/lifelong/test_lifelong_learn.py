@@ -239,7 +239,10 @@ def test_the_order_of_rows_does_not_show_in_the_clusters(encoder):
         ({"joint_births": False}, 0),
         ({"joint_births": True, "joint_epochs": 0}, 0),
         ({"encoder": "identity"}, 4),  # few rows as they are: a search is soon stuck
-        ({"encoder": "identity", "max_evidence": 50.0}, 0),  # that count for less: bounds are not alike
+        (
+            {"encoder": "identity", "mixture": FitSettings(max_evidence=50.0)},
+            0,
+        ),  # that count for less: bounds are not alike
     ],
 )
 def test_a_first_data_set_is_searched_afresh_on_its_last_codes(rows, settings, afresh, monkeypatch):
