@@ -22,6 +22,7 @@ bench: $(READY)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[umap]'
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/training.py
+	$(BIN)/python benchmarks/arrivals.py
 
 training: $(READY)
 	$(BIN)/python benchmarks/training.py
