@@ -145,7 +145,7 @@ MUTATIONS = (
     Mutation(
         "strangers count",
         "lifelong/folding.py",
-        "scores >= before.threshold(s.outlier_std)",
+        "scores >= before.threshold(s.outlier_std, peak)",
         "scores >= -math.inf",
         FOLDING,
     ),
@@ -182,11 +182,9 @@ MUTATIONS = (
     ),
     # Clusters.
     Mutation(
-        "all that touches is joined", "lifelong/groups.py", "float(mixed[a, b]) < threshold or", "", GROUPS
+        "all that touches is joined", "lifelong/groups.py", "float(mixed.max()) < threshold", "False", GROUPS
     ),
-    Mutation(
-        "nothing is joined", "lifelong/groups.py", "float(mixed[a, b]) < threshold or", "True or", GROUPS
-    ),
+    Mutation("nothing is joined", "lifelong/groups.py", "float(mixed.max()) < threshold", "True", GROUPS),
     Mutation(
         "learning joins nothing",
         "lifelong/folding.py",
@@ -202,10 +200,10 @@ MUTATIONS = (
         GROUPS,
     ),
     Mutation(
-        "mixing does not know how many rows there are",
+        "mixing does not know how many edges there are",
         "lifelong/groups.py",
-        "sizes[:, None] * sizes[None, :] / (sizes[:, None] + sizes[None, :]).clamp_min(1).square()",
-        "0.25",
+        "volume[:, None] * volume[None, :] / (volume[:, None] + volume[None, :]).clamp_min(TINY)",
+        "(volume[:, None] + volume[None, :]) / 4",
         GROUPS,
     ),
     Mutation("joined sizes do not add up", "lifelong/groups.py", "sizes[a] += sizes[b]", "", GROUPS),
@@ -270,15 +268,15 @@ MUTATIONS = (
     Mutation(
         "the decoder moves codes that have places",
         "lifelong/training.py",
-        "mean if places is None else mean.detach()",
-        "mean",
+        "mean[:n_decoded].detach().clone()",
+        "mean[:n_decoded].clone()",
         LEARN,
     ),
     Mutation(
         "values are not between neighbours",
         "lifelong/training.py",
-        "theirs = (self.rows.values[neighbour],",
-        "theirs = (shown,",
+        "torch.lerp(shown[:n_decoded], self.rows.values[neighbour[:n_decoded]], part[:n_decoded])",
+        "shown[:n_decoded].clone()",
         LEARN,
     ),
     Mutation(
@@ -327,8 +325,8 @@ MUTATIONS = (
     Mutation(
         "resolution is not heard",
         "methods/dbull_choices.py",
-        "evidence_per_cluster=more * mixture",
-        "evidence_per_cluster=mixture",
+        "more = RESOLUTIONS[model.resolution] if isinstance(model.resolution, str) else ",
+        "more = 1.0 if isinstance(model.resolution, str) else ",
         "methods/test_dbull.py -k resolution",
     ),
     Mutation(
@@ -355,9 +353,9 @@ MUTATIONS = (
     Mutation(
         "labels decide the seed",
         "methods/dbull.py",
-        "self._learn(self._fresh(rows).state, rows)",
+        "self._learn(self._fresh(rows).state, rows, X, keys)",
         "state = self._fresh(rows).state; state.seed += int(y is not None and y[0] != y[-1])\n"
-        "            self._learn(state, rows)",
+        "            self._learn(state, rows, X, keys)",
         "methods/test_dbull.py -k labels_given",
     ),
     # What methods claim.

@@ -275,3 +275,9 @@ def test_new_ones_of_few_rows_go_with_the_new_one_that_they_touch_most():
         1,
         3,
     ]  # the last: alone
+
+
+def test_small_ones_that_are_one_have_the_rows_of_both():
+    edges = edges_of([900.0, 60.0, 60.0], {(1, 2): 50.0, (0, 1): 2.0})
+    assert join_components(edges, sizes_of(90, 10, 10), 0.3, n_least=16).tolist() == [0, 1, 1]
+    assert join_components(edges, sizes_of(90, 5, 5), 0.3, n_least=16).tolist() == [0, 0, 0]
