@@ -7,13 +7,14 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "dbull"
 
-# room -> rooms it may import. `errors`, `documents`, `writing` and `threads` may be used everywhere.
-EVERYWHERE = {"errors", "documents", "writing", "threads"}
+# room -> rooms it may import; all may import what is usable everywhere.
+EVERYWHERE = {"errors", "documents", "writing", "threads", "scaling"}
 MAY_IMPORT = {
     "errors": set(),
     "documents": set(),
     "writing": set(),
     "threads": set(),
+    "scaling": set(),
     "ledger": set(),
     "store": set(),
     "probability": set(),

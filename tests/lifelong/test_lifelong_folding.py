@@ -321,10 +321,10 @@ def test_a_flood_of_copies_that_a_cluster_finds_usual_founds_none(data):
     state = drained(learn(state, old, settings, None))[1]
     before = state.n_clusters
     known, strange = rows[torch.tensor(labels) == 0], rows[torch.tensor(labels) == 3]
-    after = drained(learn(state, flood(known, 6, 80), settings, None))[1]
+    after = drained(learn(state, flood(known, 10, 80), settings, None))[1]
     assert (after.n_clusters, after.memory.n_components > before) == (before, True)
     grown = [event for event in after.ledger.events if event.kind == "growth"]
     assert [(event.evidence["nearest"], event.evidence["copies"]) for event in grown] == [
         (int(after.assign(codes_of(after, known[:1])[0])[0]), True)
     ]
-    assert drained(learn(state, flood(strange, 6, 80), settings, None))[1].n_clusters > before
+    assert drained(learn(state, flood(strange, 10, 80), settings, None))[1].n_clusters > before

@@ -16,8 +16,9 @@ from made_tables import table
 
 from dbull.documents import dump_document, parse_document
 from dbull.errors import DataError, ModelFileError
+from dbull.scaling import ALL_OR_NOTHING, FARTHEST, Curve
 from dbull.tables import ColumnEncoder, propose_roles
-from dbull.tables.scales import ALL_OR_NOTHING, FARTHEST, LARGEST, Curve
+from dbull.tables.scales import LARGEST
 from pages import run_page
 
 

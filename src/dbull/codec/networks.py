@@ -26,7 +26,10 @@ def pack_networks(view: InputView, vae: VAE) -> tuple[dict[str, dict[str, Tensor
     """Return two groups of tensors and the fields of a document, both `networks` and `view`."""
     tensors = {
         "networks": dict(vae.state_dict()),
-        "view": {"shift": view.shift, "scale": view.scale, "input_shift": view.input_shift},
+        "view": {
+            **{"shift": view.shift, "scale": view.scale, "input_shift": view.input_shift},
+            **({"centre": view.centre, "unit": view.unit} if len(view.unit) else {}),
+        },
     }
     fields_of_document = {
         "networks": asdict(vae.shape),
@@ -100,12 +103,16 @@ def _view(tensors: Mapping[str, Tensor], values: dict[str, Any], networks: dict[
         front_end,
         tensors["input_shift"],
         values["input_scale"],
+        *(tensors.get(name, tensors["shift"][:0]) for name in ("centre", "unit")),
     )
-    if not all(part.is_floating_point() for part in (view.shift, view.scale, view.input_shift)):
+    parts = view.shift, view.scale, view.input_shift, view.centre, view.unit
+    if not all(part.is_floating_point() for part in parts):
         raise ValueError("the view of the rows has numbers of another kind")
     allowed = {(1,), (networks["n_values"],)}
     if tuple(view.shift.shape) not in allowed or view.shift.shape != view.scale.shape:
         raise ValueError(f"shift and scale of shapes {tuple(view.shift.shape)}, {tuple(view.scale.shape)}")
+    if view.unit.shape not in {(0,), view.shift.shape} or view.centre.shape != view.unit.shape:
+        raise ValueError(f"curves of shapes {tuple(view.centre.shape)}, {tuple(view.unit.shape)}")
     if view.input_shift.shape != (networks["n_inputs"],):
         raise ValueError(f"{len(view.input_shift)} inputs for networks of {networks['n_inputs']}")
     if front_end is not None:

@@ -90,6 +90,24 @@ class CodeMixture:
             responsibilities=torch.block_diag(self.responsibilities, other.responsibilities),
         )
 
+    def with_copies(self, of: Tensor, points: Points) -> CodeMixture:
+        """Take in, behind the rows, copies of some of them, which say nothing new but count.
+
+        `of` are the rows that they are copies of, (C,); `points` are all codes, those of the copies last.
+        """
+        if len(of) == 0:
+            return self
+        responsibilities = torch.cat([self.responsibilities, self.responsibilities[of]])
+        memory = self.memory.coarse()
+        memory.refill([summarize(responsibilities.to(torch.float64).log(), points)])
+        return replace(
+            self,
+            memory=memory,
+            posterior=global_step(self.prior, memory.total),
+            labels=torch.cat([self.labels, self.labels[of]]),
+            responsibilities=responsibilities,
+        )
+
     def apart(self, islands: Tensor, n_least: int, points: Points) -> CodeMixture:
         """Give islands of the graph components of their own where a newborn component holds several.
 

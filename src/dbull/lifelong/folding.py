@@ -33,7 +33,7 @@ from dbull.mixture.updates import Points, local_summary
 from dbull.probability.normal_wishart import expected_covariance
 
 MOST = 0.5  # share of rows that speaks for all
-USUAL_STD = 2.0  # a row is usual to a cluster if it is not farther below what its own rows score
+USUAL_STD = 3.0  # a row is usual to a cluster if it is not farther below what its own rows score
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,7 @@ def bounds_of(state: LearnerState, values: Tensor, inputs: Tensor) -> Tensor:
         bounds = row_bounds(state.vae, frozen, values, inputs, state.seed)
     else:
         bounds = state.log_density(inputs.double())
-    return bounds - log_volume(state)
+    return bounds - log_volume(state, values)
 
 
 def elbo_of(state: LearnerState, values: Tensor, inputs: Tensor, codes: Tensor) -> float:
@@ -103,14 +103,13 @@ def elbo_of(state: LearnerState, values: Tensor, inputs: Tensor, codes: Tensor) 
         total = float(bounds_of(state, values, inputs).sum())
     else:
         # A predictive density integrates the posterior out, so a sum of them is no bound.
-        total = float(state.code_bounds(codes).sum()) - len(codes) * log_volume(state)
+        total = float((state.code_bounds(codes) - log_volume(state, values)).sum())
     divergence = elbo_terms(state.prior, state.posterior, state.memory.total)
     return total + divergence.minus_stick_divergence + divergence.minus_component_divergence
 
 
-def log_volume(state: LearnerState) -> float:
-    """Return the log of the units that densities are divided by; probabilities have none."""
+def log_volume(state: LearnerState, values: Tensor) -> Tensor:
+    """Return the log of the units that densities of values (N, d) are divided by; probabilities have none."""
     if state.vae.shape.likelihood == "bernoulli":
-        return 0.0
-    scale = state.view.scale.double()
-    return float(scale.log().sum() * (state.vae.shape.n_values / len(scale)))
+        return values.new_zeros((), dtype=torch.float64)
+    return state.view.log_volume(values)

@@ -1,6 +1,7 @@
 """Learn one data set after another: networks and mixture in turn (the paper's Algorithm 1, corrected).
 
-triage      rows that could only do harm are set aside, rows of another scale are learned apart
+triage      rows that could only do harm are set aside, rows of another scale are learned apart; of copies,
+            more than a row has neighbours only count
 past        replay rows that look like those that are gone; see how much of the data set is new
 graph       neighbours of all rows in memory, replayed ones among them
 represent   lay out codes along the graph, the past where it was; train the networks to give them; carry the
@@ -28,8 +29,9 @@ from dbull.lifelong.neighbourhood import (
     first_codes,
     islands_of,
     lay_out,
+    neighbours_for,
 )
-from dbull.lifelong.novelty import Triage, sort_rows
+from dbull.lifelong.novelty import Triage, copies_beyond, sort_rows
 from dbull.lifelong.past import Past
 from dbull.lifelong.settings import (
     ALONE_SHARE,
@@ -67,7 +69,12 @@ def learn(
 
     # triage
     parts = Triage.all_near(len(rows), 1.0) if first else sort_rows(state, all_inputs, s.past.outlier_std)
-    values, inputs = _taken(all_values, parts.near), _taken(all_inputs, parts.near)
+    drawn_together = s.graph.join > 0 or (s.training.neighbourhood > 0 and learns)
+    n_neighbors = s.graph.n_neighbors or neighbours_for(len(parts.near))
+    most = 1 + n_neighbors if drawn_together else len(parts.near)
+    kept, copies, of = copies_beyond(_taken(all_values, parts.near), most)
+    near = _taken(parts.near, kept)
+    values, inputs = _taken(all_values, near), _taken(all_inputs, near)
     clock = Clock()
 
     # past
@@ -85,7 +92,6 @@ def learn(
     if past is not None and replay is not None and s.training.consistency:
         data = replace(data, redraw=partial(past.replay, s.past, generator, values=False))
     graph = None
-    drawn_together = s.graph.join > 0 or (s.training.neighbourhood > 0 and learns)
     if drawn_together and len(inputs) > 0 and len(data.inputs) > 1:  # one row alone has no neighbour
         graph = build_graph(data.inputs, s.graph, generator, len(inputs))
         yield clock.now("graph")
@@ -128,25 +134,25 @@ def learn(
                 fit = search.afresh(fit, points, 0.0, n_th)
         yield _progress(clock, "search", fit)
     if graph is not None and s.graph.join > 0:
-        near = encode_rows(state.vae, inputs)
-        near_points = Points.from_rows(near[0], near[1] if s.use_encoder_variance and learns else None)
+        codes, var = encode_rows(state.vae, inputs)
+        near_points = Points.from_rows(codes, var if s.use_encoder_variance and learns else None)
         least = graph.neighbours.shape[1] + 1  # fewer cannot but know somebody else
         fit = fit.apart(islands_of(graph, data.inputs, least)[: len(inputs)], least, near_points)
         if learns:
             replayed = encode_rows(state.vae, data.inputs[len(inputs) :])[0]
-            graph = graph.among(torch.cat([near[0], replayed]) if data.places is None else data.places)
+            graph = graph.among(torch.cat([codes, replayed]) if data.places is None else data.places)
 
     # done: far rows are searched apart and all is folded in
-    order = torch.cat([parts.near, parts.far])
+    order = torch.cat([near, parts.far, parts.near[copies]])
     codes, var = encode_rows(state.vae, _taken(all_inputs, order))
     if far_memory.n_components or len(parts.far):
         apart = CodeMixture.of_past(far_memory, fit.prior)
         if past is not None and s.past.carry and learns:
             apart = apart.carried(past.ids, past.carried(state.vae))
-        far_codes = codes[len(inputs) :]
+        far_codes = codes[len(inputs) : len(inputs) + len(parts.far)]
         fit = fit.joined(search(apart, Points.from_rows(far_codes)) if len(far_codes) else apart)
     points = Points.from_rows(codes, var if s.use_encoder_variance and learns else None)
-    fit = fit.without_unchosen(points)
+    fit = fit.with_copies(of, points).without_unchosen(points)
     arrival = Arrival(
         _taken(all_values, order),
         _taken(all_inputs, order),

@@ -160,9 +160,12 @@ def alone_share(graph: NeighbourGraph, n_present: int, n_replay: int) -> float:
 
     If all of them were rows of one old cluster, of which `n_replay` are replayed, a neighbour would be
     replayed with probability n_replay / (n_replay + n_present) at least. Alone is who has fewer than half.
+    Of rows that have no neighbours but their own copies, at no distance, the graph says nothing.
     """
-    replayed = (graph.neighbours[:n_present] >= n_present).double().mean(1)
-    return float((replayed < 0.5 * n_replay / (n_replay + n_present)).double().mean()) if n_present else 0.0
+    telling = ~(graph.weights[:n_present] == 1).all(1)
+    replayed = (graph.neighbours[:n_present][telling] >= n_present).double().mean(1)
+    alone = (replayed < 0.5 * n_replay / (n_replay + n_present)).double()
+    return float(alone.mean()) if len(alone) else 0.0
 
 
 def islands_of(graph: NeighbourGraph, inputs: Tensor, n_least: int) -> Tensor:

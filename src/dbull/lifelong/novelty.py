@@ -16,6 +16,7 @@ outliers    strange to every cluster, able to move them all, and alone: answered
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -251,6 +252,27 @@ def sort_rows(state: LearnerState, inputs: Tensor, n_std: float) -> Triage:
     return Triage(near, far.nonzero()[:, 0], outlier.nonzero()[:, 0], seen.novel_share(), novel)
 
 
+def copies_beyond(values: Tensor, most: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return rows (N, d) without copies beyond the first `most` of each, these copies, and what they copy.
+
+    All are indices; what they copy counts among the rows that stay. A flood of copies has no neighbours but
+    itself, looks new for ever, and outweighs all else that is learned beside it.
+    """
+    seen: dict[bytes, list[int]] = {}
+    kept: list[int] = []
+    copies, of = [], []
+    for row, value in enumerate(values.numpy()):
+        places = seen.setdefault(hashlib.blake2b(value.tobytes(), digest_size=16).digest(), [])
+        if len(places) < most:
+            places.append(len(kept))
+            kept.append(row)
+        else:
+            copies.append(row)
+            of.append(places[0])
+    first, further, origin = (torch.tensor(index, dtype=torch.int64) for index in (kept, copies, of))
+    return first, further, origin
+
+
 def _by_size(inputs: Tensor) -> Triage:
     """Sort rows where clusters cannot say what is strange: a few that are far are outliers."""
     huge = inputs.double().square().mean(1) > FAR**2
@@ -264,7 +286,8 @@ def changed_columns(state: LearnerState, rows: Tensor) -> list[int]:
     """Return columns of rows (N, d) that are a hundred times larger or smaller than in any data set before.
 
     Larger: most rows lie so far from the middle of the first data. Smaller: their root mean square is so much
-    smaller; not for pixels and words, which may well be nearly absent. Few rows say nothing.
+    smaller; not for pixels and words, which may well be nearly absent, nor for columns of heavy tails. Few
+    rows say nothing.
     """
     if len(rows) < SUPPORT or len(state.column_rms) == 0:
         return []
@@ -275,6 +298,10 @@ def changed_columns(state: LearnerState, rows: Tensor) -> list[int]:
         before = (view.shift.double().square() + (view.scale.double() * state.column_rms).square()).sqrt()
         now = rows.double().square().mean(0).sqrt()
         changed |= (now > 0) & (HUNDREDFOLD * now < before)
+    if len(view.unit):  # on a logarithmic scale nothing is a hundred times larger
+        farthest = view.unit * (view.shift.double().abs() + view.scale * state.column_rms).sinh()
+        larger = (rows.double() - view.centre).abs().median(0).values > HUNDREDFOLD * farthest
+        changed = torch.where(view.unit > 0, larger, changed)
     return (changed & (state.column_rms > 0)).nonzero()[:, 0].tolist()
 
 

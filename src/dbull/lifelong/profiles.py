@@ -46,7 +46,8 @@ def together(parts: Iterable[Profile]) -> Profile:
 def feature_profiles(state: LearnerState) -> dict[int, list[Profile]] | None:
     """Return what the features (`InputView.features`) of each component's rows are like, by cluster.
 
-    In the units of the rows where features are the values themselves. None if components keep no imprints.
+    In the units of the rows, bent (`InputView.bent`), where features are the values themselves. None if
+    components keep no imprints.
     """
     if not state.imprints or not state.imprints.keys() >= set(state.memory.ids):
         return None

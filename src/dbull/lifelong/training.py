@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from time import perf_counter
@@ -24,6 +25,7 @@ from dbull.nets.pretrain import stacked_denoising
 from dbull.nets.vae import VAE
 
 DECODED_PART = 4  # every so many rows of a batch train the decoder while codes are laid out
+OF_ONE = math.sqrt(0.5)  # the difference of two has the variance of both
 FINAL_RATE = 0.1  # learning rate at the end of a stage, as a share of that at its start
 
 
@@ -201,15 +203,18 @@ class Trainer:
         """Return the terms where the graph says where codes belong.
 
         Rows in memory are shown as points between them and a neighbour: rows that never come lie between
-        those that did, and so must their codes (mixup, Zhang et al. 2018, among neighbours). Replayed rows
-        are those of this epoch. The decoder has no say in the codes, so a part of each batch is enough to
-        train it; what replayed rows decode to is known of those that were drawn first.
+        those that did, and so must their codes (mixup, Zhang et al. 2018, among neighbours). Each input
+        varies as it does between two neighbours: what tells neighbours apart says nothing about a place.
+        Replayed rows are those of this epoch. The decoder has no say in the codes, so a part of each batch is
+        enough to train it; what replayed rows decode to is known of those that were drawn first.
         """
         assert self.rows.graph is not None
-        neighbour = self.rows.graph.draw(rows, self.generator)
+        neighbour, other = (self.rows.graph.draw(rows, self.generator) for _ in range(2))
         part = torch.rand(len(rows), 1, generator=self.generator)
         shown, inputs = self.shown(rows)
-        inputs = torch.lerp(inputs, self.rows.inputs[neighbour], part)
+        near = self.rows.inputs[neighbour]
+        varied = torch.randn(inputs.shape, generator=self.generator).mul_(near - self.rows.inputs[other])
+        inputs = torch.lerp(inputs, near, part).add_(varied, alpha=OF_ONE)
         places = torch.lerp(all_places[rows], all_places[neighbour], part)
         replayed = rows >= self.rows.n_present
         index = rows[replayed] - self.rows.n_present

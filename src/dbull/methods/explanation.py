@@ -13,6 +13,7 @@ from dbull.lifelong.profiles import Profile, feature_profiles, gaps
 from dbull.methods.sparse import column_profiles
 from dbull.methods.texts import ClusterWords
 from dbull.methods.traits import Columns, Trait
+from dbull.scaling import LINEAR, Curve
 from dbull.tables import Feature
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class Explainer:
             self._columns = Columns(columns, more=True)  # most rows lack most columns
             return
         self._columns = Columns(_features(model))
-        self._profiles = feature_profiles(model.state_) or _decoded(model, lambda rows: rows)
+        self._profiles = feature_profiles(model.state_) or _decoded(model, model.state_.view.bent)
 
     def __call__(self, cluster: int, n_traits: int = 6, among: Collection[int] | None = None) -> Explanation:
         """Explain one cluster among others, all of them unless told."""
@@ -128,11 +129,12 @@ def _features(model: LearnedClusters) -> Sequence[Feature]:
         return model.column_encoder_.features
     measure = "weight" if model.state_.view.kind == "sparse" else "value"
     names = model.value_names_ or [f"column {i}" for i in range(model.state_.vae.shape.n_values)]
-    return [_number(name, measure) for name in names]
+    curves = model.state_.view.curves or [LINEAR] * len(names)
+    return [_number(name, measure, curve) for name, curve in zip(names, curves, strict=True)]
 
 
-def _number(name: str, measure: str) -> Feature:
-    return Feature(name, "number", "value", measure, 0.0, 1.0)
+def _number(name: str, measure: str, curve: Curve = LINEAR) -> Feature:
+    return Feature(name, "number", "value", measure, 0.0, 1.0, curve)
 
 
 def _decoded(

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbull.documents import Reader, fail, list_of, mapping, number, one_of, text, value_that
+from dbull.scaling import ALL_OR_NOTHING, CURVES, Curve, column_spread
 from dbull.tables.cells import (
     EPOCHS,
     Floats,
@@ -26,7 +27,7 @@ from dbull.tables.cells import (
     read_vectors,
     width_of,
 )
-from dbull.tables.scales import ALL_OR_NOTHING, CURVES, FEW_VALUES, Curve, block_spread, number_spread
+from dbull.tables.scales import block_spread
 from dbull.tables.topics import fit_topics
 from dbull.tables.words import WordHasher
 
@@ -101,8 +102,7 @@ class _Number(Part):
         return replace(reading, values=self.curve.bend(reading.values))
 
     def spread(self, raw: Floats) -> Any:
-        steps = len(np.unique(raw)) <= FEW_VALUES
-        return number_spread(raw) / (math.sqrt(ALL_OR_NOTHING) if steps else 1.0)
+        return column_spread(raw)
 
 
 @dataclass(frozen=True)
