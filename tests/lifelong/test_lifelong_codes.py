@@ -180,3 +180,14 @@ def test_the_bound_is_that_of_the_evidence_that_may_speak(codes):
     free = searched(codes, settings=FitSettings(max_evidence=150.0))
     assert torch.equal(free.labels, capped.labels)
     assert capped.bound == pytest.approx(free.bound / 2, rel=0.1)
+
+
+def test_copies_count_as_the_rows_that_they_copy(fit, codes):
+    of = torch.tensor([3, 3, 100, 149, 3])
+    points = Points.from_rows(torch.cat([codes, codes[of]]))
+    after = fit.with_copies(of, points)
+    assert torch.equal(after.labels[len(codes) :], fit.labels[of])
+    torch.testing.assert_close(after.memory.total.counts.sum(), torch.tensor(155.0).double())
+    counts, more = fit.memory.total.counts, fit.responsibilities[of].double().sum(0)
+    torch.testing.assert_close(after.memory.total.counts, counts + more, rtol=1e-5, atol=1e-5)
+    assert fit.with_copies(of[:0], Points.from_rows(codes)) is fit

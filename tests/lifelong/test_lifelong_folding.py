@@ -328,3 +328,18 @@ def test_a_flood_of_copies_that_a_cluster_finds_usual_founds_none(data):
         (int(after.assign(codes_of(after, known[:1])[0])[0]), True)
     ]
     assert drained(learn(state, flood(strange, 10, 80), settings, None))[1].n_clusters > before
+
+
+def test_a_flood_of_known_copies_counts_and_trains_little(data):
+    """It is no news, whatever the graph says, and leaves other rows where they were."""
+    rows, labels = data
+    lengths = {"novel_epochs": 50, "familiar_epochs": 1, "neighbourhood": 10.0, "n_replay": 30}
+    settings = learn_settings(**{**SETTINGS, **lengths}, join=0.1)
+    state = drained(learn(make_state(rows), rows, settings, None))[1]
+    one = rows[torch.tensor(labels) == 0][:1]
+    history, after = drained(learn(state, one.repeat(500, 1), settings, None))
+    assert sum(step.stage == "represent" for step in history) == 1
+    assert after.n_rows == state.n_rows + 500
+    grown = after.memory.total.counts.sum() - state.memory.total.counts.sum()
+    assert float(grown) == pytest.approx(500, rel=1e-6)
+    assert after.n_clusters == state.n_clusters

@@ -354,6 +354,22 @@ def test_terms_under_a_mixture(rows):
     assert held.log_prior == pytest.approx(float(want), rel=1e-4)
 
 
+def test_rows_are_shown_with_inputs_of_a_neighbour(rows):
+    """And of nobody else; both take part."""
+    trainer = make_trainer(rows, made_places(rows), weight=1.0, batch_size=len(rows))
+    shown = []
+    encode = trainer.vae.encode_mean
+    trainer.vae.encode_mean = lambda inputs: (shown.append(inputs.clone()), encode(inputs))[1]
+    order = torch.randperm(len(rows), generator=torch.Generator().set_state(trainer.generator.get_state()))
+    trainer.epoch(lambda part: 0.0)
+    own, graph = trainer.rows.inputs[order], trainer.rows.graph
+    near = trainer.rows.inputs[graph.neighbours[order]]
+    is_own = shown[0] == own
+    from_one = (is_own[:, None] | (shown[0][:, None] == near)).all(2).any(1)
+    assert bool(from_one.all())
+    assert 0.3 < float(is_own.double().mean()) < 0.7
+
+
 def misplaced(trainer, places):
     """The mean of log(1 + squared distance) of codes from their places, by numpy."""
     away = trainer.encode()[0].numpy() - places.numpy()

@@ -16,6 +16,7 @@ from dbull.lifelong.novelty import (
     Calibration,
     cluster_peak,
     cluster_scores,
+    copies_beyond,
     cross_scores,
     novel_share,
 )
@@ -210,3 +211,20 @@ def test_share_that_even_the_best_cluster_finds_strange():
 
 def test_the_threshold_itself_is_not_strange():
     assert novel_share(scores_of([[-5.0]]), scores_of([-5.0])) == 0.0
+
+
+# Copies.
+
+
+@given(
+    st.lists(st.integers(0, 4), max_size=40).map(lambda kinds: torch.tensor(kinds).reshape(-1, 1).float()),
+    st.integers(1, 5),
+)
+def test_copies_beyond_the_first_few_are_told_apart(values, most):
+    kept, copies, of = copies_beyond(values, most)
+    assert sorted([*kept.tolist(), *copies.tolist()]) == list(range(len(values)))
+    assert torch.equal(values[copies], values[kept][of])
+    for value in values.unique():
+        n_kept = int((values[kept] == value).sum())
+        assert n_kept == min(most, int((values == value).sum()))
+    assert kept.tolist() == sorted(kept.tolist())

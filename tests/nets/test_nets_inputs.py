@@ -78,6 +78,39 @@ def test_columns_of_different_units_have_scales_of_their_own(largest):
     assert float(view.scale[-1]) == pytest.approx(float(own[-1]))
 
 
+def heavy(n_rows=400, seed=0):
+    """A number over decades, one of two values, and two of another unit."""
+    random = np.random.default_rng(seed)
+    money = np.exp(3 * random.normal(size=n_rows))
+    return torch.tensor(
+        np.column_stack([money, random.random(n_rows) < 0.01, random.normal(0, 0.01, (n_rows, 2))])
+    )
+
+
+@pytest.mark.parametrize("as_they_are", [False, True])
+def test_heavy_tails_are_bent_and_can_be_undone(as_they_are):
+    rows = heavy()
+    view = fit_inputs(rows, "dense", None, False, as_they_are)
+    assert (view.unit > 0).tolist() == [True, False, False, False]
+    values = view.values(rows)
+    assert float(values[:, 0].abs().max()) < 5  # of one variance it would lie 15 away
+    assert float(values[:, 1].max() - values[:, 1].min()) < 2  # a rare flag 10
+    torch.testing.assert_close(view.rows(values), rows, rtol=1e-4, atol=1e-6)
+    assert [curve.rule for curve in view.curves] == ["robust", "linear", "linear", "linear"]
+    torch.testing.assert_close(view.curves[0].bend(rows[:, 0].numpy()), view.bent(rows)[:, 0].numpy())
+
+
+def test_the_volume_of_values_is_the_determinant_of_their_undoing():
+    rows = heavy()
+    view = fit_inputs(rows, "dense", None, False)
+    for row in rows[:5]:
+        value = view.values(row[None]).double()[0].requires_grad_()
+        slopes = torch.autograd.functional.jacobian(lambda v: view.rows(v[None])[0], value)
+        want = torch.linalg.slogdet(slopes).logabsdet
+        got = view.log_volume(view.values(row[None]))
+        torch.testing.assert_close(got[0], want, rtol=1e-5, atol=1e-5)
+
+
 def test_images_fill_zero_to_one_as_a_whole():
     rows = rows_of("images")
     view = fit_inputs(rows, "images", (5, 7, 1), False)

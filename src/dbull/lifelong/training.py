@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from time import perf_counter
@@ -25,7 +24,6 @@ from dbull.nets.pretrain import stacked_denoising
 from dbull.nets.vae import VAE
 
 DECODED_PART = 4  # every so many rows of a batch train the decoder while codes are laid out
-OF_ONE = math.sqrt(0.5)  # the difference of two has the variance of both
 FINAL_RATE = 0.1  # learning rate at the end of a stage, as a share of that at its start
 
 
@@ -202,19 +200,18 @@ class Trainer:
     def _terms_of_places(self, rows: Tensor, all_places: Tensor) -> Tensor:
         """Return the terms where the graph says where codes belong.
 
-        Rows in memory are shown as points between them and a neighbour: rows that never come lie between
-        those that did, and so must their codes (mixup, Zhang et al. 2018, among neighbours). Each input
-        varies as it does between two neighbours: what tells neighbours apart says nothing about a place.
-        Replayed rows are those of this epoch. The decoder has no say in the codes, so a part of each batch is
+        Rows in memory are shown with a part of their inputs, any of them, taken from a neighbour: rows that
+        never come are made of what those had that did, and their codes lie between (mixup, Zhang et al. 2018,
+        among neighbours and input by input, so that no single one is relied upon). Replayed rows are those of
+        this epoch. The decoder has no say in the codes, so a part of each batch is
         enough to train it; what replayed rows decode to is known of those that were drawn first.
         """
         assert self.rows.graph is not None
-        neighbour, other = (self.rows.graph.draw(rows, self.generator) for _ in range(2))
+        neighbour = self.rows.graph.draw(rows, self.generator)
         part = torch.rand(len(rows), 1, generator=self.generator)
         shown, inputs = self.shown(rows)
-        near = self.rows.inputs[neighbour]
-        varied = torch.randn(inputs.shape, generator=self.generator).mul_(near - self.rows.inputs[other])
-        inputs = torch.lerp(inputs, near, part).add_(varied, alpha=OF_ONE)
+        crossed = torch.rand(inputs.shape, generator=self.generator) < part
+        inputs = torch.where(crossed, self.rows.inputs[neighbour], inputs)
         places = torch.lerp(all_places[rows], all_places[neighbour], part)
         replayed = rows >= self.rows.n_present
         index = rows[replayed] - self.rows.n_present

@@ -7,13 +7,14 @@ rows --bend, shift, scale--> values --front end, normalisation--> inputs
 import math
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from dbull.errors import DataError, check_known
 from dbull.nets.frontend import FrontEnd
-from dbull.scaling import Curve, column_spread
+from dbull.scaling import FEW_VALUES, LINEAR, Curve, column_spread
 
 KINDS = ("images", "sparse", "dense")
 SPARSE_SHARE = 0.8  # share of zeros from which non-negative rows count as sparse (word counts and the like)
@@ -77,7 +78,7 @@ class InputView:
     def curves(self) -> list[Curve]:
         """How each column is bent, as many as there are; none if none is."""
         pairs = zip(self.centre.tolist(), self.unit.tolist(), strict=True)
-        return [Curve("robust", centre, unit) if unit > 0 else Curve() for centre, unit in pairs]
+        return [Curve("robust", centre, unit) if unit > 0 else LINEAR for centre, unit in pairs]
 
     def features(self, values: Tensor) -> Tensor:
         """Return fixed features: of images those of the front end, of sparse rows their direction."""
@@ -165,7 +166,7 @@ def _scaled_apart(rows: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return centre, unit, shift and scale of columns that have no common unit, each by its own numbers."""
     found = []
     for column in rows.double().numpy().T:
-        curve = Curve.of(column)
+        curve = Curve.of(column) if len(np.unique(column)) > FEW_VALUES else LINEAR
         bent = curve.bend(column)
         unit = 0.0 if curve.rule == "linear" else curve.unit
         found.append((curve.centre, unit, float(bent.mean()), column_spread(bent)))
