@@ -62,6 +62,7 @@ class Input:
     reading: Reading
     key_optional: bool = False
     mixed: bool = False  # whether columns may be of any type
+    named: bool = True  # whether its name says that it is the same file, grown
 
     def __post_init__(self) -> None:
         if str(self.path) != "-":
