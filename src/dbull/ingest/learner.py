@@ -121,7 +121,11 @@ class Learner:
         """
         known = self.folder.learned() if self.folder.latest() is not None else {}
         key_optional = self.model is not None and "key" not in self._asked.reading
-        mixed = self.model is None and "columns" in self._asked.parameters
+        mixed = self.model is None and not {"columns", "embeddings"}.isdisjoint(self._asked.parameters)
+        if self.reading.beside is not None and str(path).endswith(".npy"):
+            raise AlreadyLearnedError(
+                f"{path}: holds embeddings, which are learned with the files beside them"
+            )
         named = str(path) != "-"
         where = Path(path) if named else saved_input()
         given = self._without_ids(Input(where, self.model, self.reading, key_optional, mixed, named))

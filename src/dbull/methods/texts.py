@@ -7,9 +7,8 @@ a sparse matrix.
 
 from __future__ import annotations
 
-import copy
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,12 +18,10 @@ import torch
 from dbull.codec.networks import Tensors, refusing_damage
 from dbull.documents import check_fields, fail, list_of, mapping, text
 from dbull.errors import DataError, TableNotice
-from dbull.methods.listing import N_WORDS
 from dbull.methods.sparse import TEXTS
-from dbull.methods.tables import Encoded, is_table
-from dbull.methods.traits import Trait
-from dbull.tables import WordCounts, WordHasher, columns_of, propose_roles
-from dbull.tables.cells import read_labels, tidy
+from dbull.methods.tables import is_table
+from dbull.methods.words import texts_in
+from dbull.tables import WordHasher, columns_of, propose_roles
 
 N_BUCKETS = 1 << 15
 DOCUMENT, TENSORS = TEXTS, "words"  # names of what is stored
@@ -50,8 +47,7 @@ class TextReader:
                 f"a column {', '.join(map(repr, absent))}" if absent else "texts, or a table of one column"
             )
             raise DataError(f"this model reads {wanted}; the table has {', '.join(list(columns)[:20])}")
-        found = [read_labels(tidy(columns[name])) for name in names]
-        return ["\n".join(part for part in parts if part) for parts in zip(*found, strict=True)]
+        return texts_in(columns, names)
 
 
 def list_of_texts(X: Any, columns: Sequence[str] = ()) -> list[str]:
@@ -77,7 +73,7 @@ def text_rows(model: Any, X: Any, *, first: bool) -> Any:
         texts = TextReader(WordHasher(N_BUCKETS), columns).texts(X)
         model.text_reader_ = TextReader(WordHasher(N_BUCKETS).learned(texts), columns)
     reader: TextReader | None = getattr(model, "text_reader_", None)
-    return X if reader is None or isinstance(X, Encoded) else reader.hasher.rows(reader.texts(X))
+    return X if reader is None else reader.hasher.rows(reader.texts(X))
 
 
 def _text_columns(model: Any, X: Any) -> tuple[str, ...] | None:
@@ -105,45 +101,6 @@ def _text_columns(model: Any, X: Any) -> tuple[str, ...] | None:
             f"columns left out: {told} (the texts are in {', '.join(texts)})", TableNotice, stacklevel=6
         )
     return texts
-
-
-def count_words(model: Any, X: Any) -> None:
-    """Count the words of texts that were just learned, by cluster."""
-    counts = copy.deepcopy(getattr(model, "column_counts_", WordCounts()))
-    counts.add(model.text_reader_.texts(X), model.labels_)
-    model.column_counts_ = counts
-
-
-class ClusterWords:
-    """The words of the clusters that there are; those of merged ones are with the one they live on in."""
-
-    def __init__(self, model: Any):
-        self._ledger, stored = model.state_.ledger, model.column_counts_
-        self._counts = WordCounts(stored.most_words)
-        self._counts.merge(stored)
-        for cluster in stored.clusters:
-            into = int(self._ledger.resolve([cluster])[0])
-            if into != cluster:
-                self._counts.join(cluster, into)
-
-    def words(self, cluster: int, n_words: int = N_WORDS) -> list[str]:
-        """Return the words that set a cluster apart, best first."""
-        return [trait.column for trait in self.traits(cluster, n_words, self._counts.clusters)]
-
-    def traits(self, cluster: int, n_words: int, others: Collection[int]) -> tuple[Trait, ...]:
-        """Return the words that set a cluster apart from others, with their shares."""
-        if cluster not in self._counts.clusters:
-            return ()
-        among = [c for c in self._counts.clusters if c == cluster or c in others]
-        counts = self._counts.only(among)
-        n_here = max(self._ledger[cluster].rows, 1)
-        n_others = max(sum(self._ledger[c].rows for c in among if c != cluster), 1)
-        found = []
-        for word, _ in counts.top_words(cluster, n_words):
-            here = min(1.0, counts.counts(cluster)[word] / n_here)
-            there = min(1.0, sum(counts.counts(c)[word] for c in among if c != cluster) / n_others)
-            found.append(Trait(word, "", "share", here, there, here - there))
-        return tuple(found)
 
 
 def pack_texts(model: Any) -> tuple[dict[str, dict[str, torch.Tensor]], dict[str, Any]]:
