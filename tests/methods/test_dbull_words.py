@@ -9,6 +9,7 @@ from dbull import DBULL
 from dbull.errors import AlreadyLearnedError, DataError, ModelFileError
 from dbull.ingest import Learner
 from dbull.methods.listing import list_clusters
+from dbull.report import build_report
 from dbull.store import ModelFolder
 from forgery import forge
 
@@ -58,6 +59,8 @@ def test_words_of_a_column_of_a_mixed_table(tmp_path):
         assert trait.others == pytest.approx(has[model.labels_ != cluster].mean())
         assert trait.effect == pytest.approx(trait.here - trait.others)
     assert 'note "' in model.report_.born[cluster].because
+    told = {row["id"]: row["words"] for row in model.clusters_}
+    assert {one.id: one.words for one in build_report(model).clusters} == told
     check_stored(model, tmp_path / "m", some_notes(60, seed=1)[2])
 
 
