@@ -277,6 +277,8 @@ class DBULL(LearnedClusters, BaseEstimator):
         X, keys = with_keys(X, keys)
         with unchanged_on_failure(self):
             first = not hasattr(self, "state_")
+            if not first and hasattr(self, "text_reader_"):
+                self.text_reader_ = self.text_reader_.learned(X)
             rows = self._checked(X, first)
             self._learn(self._fresh(rows).state if first else self.state_, rows, X, keys)
         return self

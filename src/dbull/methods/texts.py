@@ -1,19 +1,21 @@
 """Texts for an estimator: hashed and weighted words as sparse rows, and the words that set clusters apart.
 
-The first texts fix how much words weigh, so that a text means the same in every arrival; words that come
-later weigh the most. What is counted of each cluster are words, in a bounded way, in place of the columns of
-a sparse matrix.
+How many texts have a word is counted over the whole stream, and with these counts its weight (idf) follows,
+until SETTLED texts have had it: by then the logarithm of its share is known to a quarter, and from then on a
+text with it means the same in every arrival. What is counted of each cluster are words, in a bounded way, in
+place of the columns of a sparse matrix.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from dbull.codec.networks import Tensors, refusing_damage
 from dbull.documents import check_fields, fail, list_of, mapping, text
@@ -25,15 +27,38 @@ from dbull.tables import WordHasher, columns_of, propose_roles
 
 N_BUCKETS = 1 << 15
 DOCUMENT, TENSORS = TEXTS, "words"  # names of what is stored
+SETTLED = 16  # texts; the standard deviation of the logarithm of a count is the root of its inverse
+UNSETTLED = -1.0  # in place of a weight
 MOST_BESIDE = 3  # columns, such as ids, that a table may have beside its texts to be one of texts
 
 
 @dataclass(frozen=True, eq=False)
 class TextReader:
-    """Where texts are in what is given, and how they become rows."""
+    """Where texts are in what is given, and how they become rows; never changes."""
 
-    hasher: WordHasher
+    hasher: WordHasher  # that has seen all texts so far
+    settled: NDArray[np.float64]  # (n_buckets,) the weight of words that keep it, UNSETTLED of others
     columns: tuple[str, ...]  # of a table; none where texts were given by themselves
+
+    @classmethod
+    def fresh(cls, columns: tuple[str, ...]) -> TextReader:
+        """Return a reader that has seen nothing."""
+        return cls(WordHasher(N_BUCKETS), np.full(N_BUCKETS, UNSETTLED), columns)
+
+    @property
+    def weights(self) -> NDArray[np.float64]:
+        """How much words weigh."""
+        return np.where(self.settled == UNSETTLED, self.hasher.weights, self.settled)
+
+    def learned(self, X: Any) -> TextReader:
+        """Return a reader that has also seen these texts."""
+        hasher = self.hasher.learned(self.texts(X))
+        newly = (self.settled == UNSETTLED) & (hasher.text_counts >= SETTLED)
+        return replace(self, hasher=hasher, settled=np.where(newly, hasher.weights, self.settled))
+
+    def rows(self, X: Any) -> Any:
+        """Return texts as a sparse matrix of weighted words."""
+        return self.hasher.rows(self.texts(X), self.weights)
 
     def texts(self, X: Any) -> list[str]:
         """Return the text of each row, "" where there is none."""
@@ -70,10 +95,9 @@ def text_rows(model: Any, X: Any, *, first: bool) -> Any:
         columns = _text_columns(model, X)
         if columns is None:
             return X
-        texts = TextReader(WordHasher(N_BUCKETS), columns).texts(X)
-        model.text_reader_ = TextReader(WordHasher(N_BUCKETS).learned(texts), columns)
+        model.text_reader_ = TextReader.fresh(columns).learned(X)
     reader: TextReader | None = getattr(model, "text_reader_", None)
-    return X if reader is None else reader.hasher.rows(reader.texts(X))
+    return X if reader is None else reader.rows(X)
 
 
 def _text_columns(model: Any, X: Any) -> tuple[str, ...] | None:
@@ -109,6 +133,7 @@ def pack_texts(model: Any) -> tuple[dict[str, dict[str, torch.Tensor]], dict[str
     if reader is None:
         return {}, {}
     words, arrays = reader.hasher.to_document()
+    arrays = {**arrays, "settled": reader.settled}
     tensors = {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
     return {TENSORS: tensors}, {DOCUMENT: {"words": words, "columns": list(reader.columns)}}
 
@@ -125,4 +150,8 @@ def unpack_texts(
         hasher = WordHasher.from_document(values["words"], arrays, f"{where}.words")
         if hasher.n_buckets != n_columns:
             fail(where, f"{hasher.n_buckets} buckets for a projection of {n_columns} columns")
-    return TextReader(hasher, tuple(values["columns"]))
+        settled = arrays.get("settled", hasher.weights)  # which older models have for all words
+        right = settled.dtype == np.float64 and settled.shape == (n_columns,) and np.isfinite(settled).all()
+        if not right or (settled[settled != UNSETTLED] < 0).any():
+            fail(where, f"settled weights that no {n_columns} words have")
+    return TextReader(hasher, settled, tuple(values["columns"]))
