@@ -12,6 +12,7 @@ from dbull import DBULL
 from dbull.errors import DataError, ModelFileError
 from dbull.ingest import Learner
 from dbull.methods.texts import N_BUCKETS
+from dbull.tables.sparse import N_HASHED
 from dbull.tables.words import WordHasher, bucket_of
 from forgery import forge
 
@@ -110,6 +111,17 @@ def test_weights_follow_the_counts_of_all_texts_until_a_word_is_known_well(tmp_p
     with pytest.raises(TypeError):
         model.partial_fit([3, 4])
     assert model.text_reader_.hasher.n_texts == 250
+
+
+def test_words_of_no_text_before_count_once_enough_texts_have_them():
+    model = DBULL(kind="text", random_state=0).fit(TEXTS)
+    strange = [f"{text} {' '.join(f'odd{i}x{j}' for j in range(9))}" for i, text in enumerate(TEXTS)]
+    np.testing.assert_array_equal(model.encoded(strange).rows, model.encoded(TEXTS).rows)
+    assert not model.encoded(TEXTS).rows[:, -N_HASHED:].any()
+    model.partial_fit([f"{text} zebra" for text in TEXTS[:16]])
+    seen, without = model.encoded(["a zebra and a disk", "a yak and a disk"]).rows
+    assert seen[-N_HASHED:].any()
+    assert not without[-N_HASHED:].any()
 
 
 def test_weights_of_older_models_stay_as_they_are(model, tmp_path):

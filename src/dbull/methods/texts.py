@@ -2,8 +2,11 @@
 
 How many texts have a word is counted over the whole stream, and with these counts its weight (idf) follows,
 until SETTLED texts have had it: by then the logarithm of its share is known to a quarter, and from then on a
-text with it means the same in every arrival. What is counted of each cluster are words, in a bounded way, in
-place of the columns of a sparse matrix.
+text with it means the same in every arrival. Nearly every text has words that no text had before; with them
+the texts of old topics would look new. So a word that the first texts did not have counts for nothing until
+it is settled, and from then on with its weight.
+
+What is counted of each cluster are words, in a bounded way, in place of the columns of a sparse matrix.
 """
 
 from __future__ import annotations
@@ -56,9 +59,12 @@ class TextReader:
         newly = (self.settled == UNSETTLED) & (hasher.text_counts >= SETTLED)
         return replace(self, hasher=hasher, settled=np.where(newly, hasher.weights, self.settled))
 
-    def rows(self, X: Any) -> Any:
-        """Return texts as a sparse matrix of weighted words."""
-        return self.hasher.rows(self.texts(X), self.weights)
+    def rows(self, X: Any, known: NDArray[np.bool_] | None = None) -> Any:
+        """Return texts as a sparse matrix of weighted words; `known` are those that the first texts had."""
+        weights = self.weights
+        if known is not None:
+            weights = np.where(known | (self.hasher.text_counts >= SETTLED), weights, 0.0)
+        return self.hasher.rows(self.texts(X), weights)
 
     def texts(self, X: Any) -> list[str]:
         """Return the text of each row, "" where there is none."""
@@ -97,7 +103,9 @@ def text_rows(model: Any, X: Any, *, first: bool) -> Any:
             return X
         model.text_reader_ = TextReader.fresh(columns).learned(X)
     reader: TextReader | None = getattr(model, "text_reader_", None)
-    return X if reader is None else reader.rows(X)
+    if reader is None:
+        return X
+    return reader.rows(X, None if first else model.projection_.directions.any(1))
 
 
 def _text_columns(model: Any, X: Any) -> tuple[str, ...] | None:
