@@ -115,7 +115,9 @@ def test_weights_follow_the_counts_of_all_texts_until_a_word_is_known_well(tmp_p
 
 def test_words_of_no_text_before_count_once_enough_texts_have_them():
     model = DBULL(kind="text", random_state=0).fit(TEXTS)
-    strange = [f"{text} {' '.join(f'odd{i}x{j}' for j in range(9))}" for i, text in enumerate(TEXTS)]
+    counts = model.text_reader_.hasher.text_counts
+    odd = [word for word in (f"odd{i}" for i in range(999)) if not counts[bucket_of(word, N_BUCKETS)]]
+    strange = [f"{text} {' '.join(odd[5 * i : 5 * i + 5])}" for i, text in enumerate(TEXTS)]
     np.testing.assert_array_equal(model.encoded(strange).rows, model.encoded(TEXTS).rows)
     assert not model.encoded(TEXTS).rows[:, -N_HASHED:].any()
     model.partial_fit([f"{text} zebra" for text in TEXTS[:16]])
