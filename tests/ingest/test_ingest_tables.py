@@ -1,6 +1,7 @@
 """Files of mixed columns into a model folder: formats, roles, ids, new and absent columns, each row once."""
 
 import gzip
+import io
 import json
 
 import numpy as np
@@ -146,3 +147,27 @@ def test_a_cell_that_is_no_number_far_down_makes_a_mixed_table(tmp_path):
     notices = [one.notices for one in learner.learn(tmp_path / "t.csv")]
     assert [bool(n) for n in notices] == [False, False, False, True]
     assert "'b': 1 of 52 values cannot be read as number, such as '?'" in notices[-1][0]
+
+
+def as_json(rows):
+    return "".join(json.dumps(dict(zip(HEADER, row, strict=True))) + "\n" for row in rows).encode()
+
+
+@pytest.mark.parametrize("packed", [bytes, gzip.compress])
+def test_standard_input_is_learned_once_and_goes_on(tmp_path, monkeypatch, packed):
+    def learned(data):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(packed(data))))
+        return [one.report.n_rows for one in Learner(tmp_path / "m", {"arrival_rows": 60}).learn("-")]
+
+    rows = orders(60)
+    csv = write_csv(tmp_path / "a.csv", rows).read_bytes()
+    assert learned(csv) == [60]
+    with pytest.raises(AlreadyLearnedError, match="as 'standard-input"):
+        learned(csv)
+    with pytest.raises(AlreadyLearnedError):  # a file of the same content is the same too
+        list(Learner(tmp_path / "m").learn(tmp_path / "a.csv"))
+    assert learned(csv + b"9999,40.5,north,yes,\n") == [1]
+    # What else comes has the same name, and may have rows that came before.
+    assert learned(as_json([*orders(50, seed=1), rows[0]])) == [51]
+    assert learned(as_json(orders(80, seed=2))) == [80]
+    assert learned(as_json(orders(150, seed=3)[:80])) == [80]

@@ -41,6 +41,7 @@ PARAMETERS = {
         **dict.fromkeys(("replay", "n_replay", "consistency", "carry", "novelty", "freeze"), "auto"),
         **{"resolution": "normal", "use_encoder_variance": False, "strict_scale": False, "keep_exemplars": 0},
         "columns": None,
+        "embeddings": None,
         "threads": "auto",
         "n_neighbours": "deprecated",
     },

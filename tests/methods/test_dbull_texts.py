@@ -11,6 +11,9 @@ import dbull
 from dbull import DBULL
 from dbull.errors import DataError, ModelFileError
 from dbull.ingest import Learner
+from dbull.methods.texts import N_BUCKETS
+from dbull.tables.sparse import N_HASHED
+from dbull.tables.words import WordHasher, bucket_of
 from forgery import forge
 
 pytestmark = pytest.mark.usefixtures("quick_module")
@@ -81,6 +84,58 @@ def test_a_stored_model_answers_and_goes_on_the_same(tmp_path):
     assert loaded.clusters_ == model.clusters_
 
 
+def test_weights_follow_the_counts_of_all_texts_until_a_word_is_known_well(tmp_path):
+    model = DBULL(kind="text", random_state=0).fit(TEXTS)
+    first = model.text_reader_
+    settled = first.hasher.text_counts >= 16
+    assert settled.sum() > 20
+    np.testing.assert_array_equal(first.weights, first.hasher.weights)
+    more = [f"{text} zebra{' yak' if i < 9 else ''}" for i, text in enumerate(tickets(60, seed=1)[0])]
+    before = first.rows(TEXTS[:9])
+    model.partial_fit(more)
+    reader, every = model.text_reader_, WordHasher(N_BUCKETS).learned([*TEXTS, *more])
+    np.testing.assert_array_equal(reader.hasher.text_counts, every.text_counts)  # they add up
+    assert reader.hasher.n_texts == 210
+    np.testing.assert_array_equal(reader.weights[settled], first.weights[settled])
+    np.testing.assert_array_equal(reader.weights[~settled], every.weights[~settled])
+    assert not (reader.rows(TEXTS[:9]) != before).nnz  # these texts mean what they meant
+    zebra, yak = (bucket_of(word, N_BUCKETS) for word in ("zebra", "yak"))
+    assert reader.weights[zebra] == reader.settled[zebra] == pytest.approx(1 + np.log(211 / 61))
+    assert reader.settled[yak] == -1
+    model.save(tmp_path / "m")
+    loaded = dbull.load(tmp_path / "m")
+    for one in (model, loaded):
+        one.partial_fit([f"{text} yak" for text in TEXTS[:40]])
+        assert one.text_reader_.weights[zebra] == reader.weights[zebra]
+        assert one.text_reader_.weights[yak] == pytest.approx(1 + np.log(251 / 50))
+    with pytest.raises(TypeError):
+        model.partial_fit([3, 4])
+    assert model.text_reader_.hasher.n_texts == 250
+
+
+def test_words_of_no_text_before_count_once_enough_texts_have_them():
+    model = DBULL(kind="text", random_state=0).fit(TEXTS)
+    counts = model.text_reader_.hasher.text_counts
+    odd = [word for word in (f"odd{i}" for i in range(999)) if not counts[bucket_of(word, N_BUCKETS)]]
+    strange = [f"{text} {' '.join(odd[5 * i : 5 * i + 5])}" for i, text in enumerate(TEXTS)]
+    np.testing.assert_array_equal(model.encoded(strange).rows, model.encoded(TEXTS).rows)
+    assert not model.encoded(TEXTS).rows[:, -N_HASHED:].any()
+    model.partial_fit([f"{text} zebra" for text in TEXTS[:16]])
+    seen, without = model.encoded(["a zebra and a disk", "a yak and a disk"]).rows
+    assert seen[-N_HASHED:].any()
+    assert not without[-N_HASHED:].any()
+
+
+def test_weights_of_older_models_stay_as_they_are(model, tmp_path):
+    model.save(tmp_path / "m")
+    del model.origin_
+    forge(tmp_path / "m", "words", lambda tensors: tensors.pop("settled"))
+    loaded = dbull.load(tmp_path / "m")
+    np.testing.assert_array_equal(loaded.predict(TEXTS), model.labels_)
+    loaded.partial_fit(["unheard words"] * 40)
+    np.testing.assert_array_equal(loaded.text_reader_.weights, model.text_reader_.weights)
+
+
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
@@ -88,6 +143,8 @@ def test_a_stored_model_answers_and_goes_on_the_same(tmp_path):
         ("texts", lambda d: d.pop("columns"), "columns"),
         ("words", lambda t: t.update(text_counts=t["text_counts"][:8]), "text_counts"),
         ("words", lambda t: t.clear(), "text_counts"),
+        ("words", lambda t: t.update(settled=t["settled"][:8]), "settled"),
+        ("words", lambda t: t.update(settled=t["settled"] - 0.5), "settled"),
     ],
 )
 def test_forged_readers_of_texts_are_refused(model, tmp_path, name, change, message):

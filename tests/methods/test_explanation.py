@@ -100,7 +100,12 @@ def test_as_text(model):
     ]
     assert shown(5.1 / 7, "day of week") == "Saturday"
     assert shown(31 / 365, "day of year") == "02-01"
-    assert shown(1234567.0, "value") == "1.23e+06"
+    assert [shown(x, "value") for x in (1980.4, 12345.6, 1234567.0, 3e13)] == [
+        "1980",
+        "12,350",
+        "1,235,000",
+        "3.00e+13",
+    ]
 
 
 def test_one_cluster_has_nothing_to_be_set_apart_from():

@@ -18,9 +18,8 @@ class InputColumns:
         from dbull.data.readers.chunk import SparseRows, Table, joined
 
         self._path, self._join = path, joined
-        if str(path) == "-" or path.is_dir():
-            what = "standard input" if str(path) == "-" else "a folder"
-            raise SettingsError(f"{path}: --append keeps the columns of a table; {what} cannot be read twice")
+        if path.is_dir():
+            raise SettingsError(f"{path}: --append keeps the columns of a table; a folder has none")
 
         def tables() -> Iterator[Any]:
             for chunk in read_chunks(path, ReadSettings(mixed=True, header=header)):

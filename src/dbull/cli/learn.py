@@ -39,6 +39,13 @@ class _Options:
     name: Annotated[str, Option(help="Tag of these arrivals in the history.", show_default=False)] = ""
     key: Key = None
     columns: Annotated[str | None, Option(help="Columns to use, with commas between; else all.")] = None
+    embeddings: Annotated[
+        str | None,
+        Option(
+            help="Columns of embeddings, which are clustered while texts give words: names or patterns, or "
+            "an .npy file; '*.npy' is that of the same name as each file."
+        ),
+    ] = None
     arrival_rows: Annotated[
         int | None, Option(help="Rows learned at once; longer files are several arrivals.  [default: 10000]")
     ] = None
@@ -62,10 +69,15 @@ class _Options:
         flags = {
             "key": self.key,
             "columns": None if self.columns is None else split(self.columns),
+            "embeddings": None if self.embeddings is None else _one_or_list(split(self.embeddings)),
             "arrival_rows": self.arrival_rows,
             "strict_scale": self.strict_scale or None,  # what the settings say, unless the flag is given
         }
         return read_config(self.config, self.assignments or [], flags)
+
+
+def _one_or_list(names: tuple[str, ...]) -> str | tuple[str, ...]:
+    return names[0] if len(names) == 1 else names
 
 
 def _with_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -21,7 +21,7 @@ Data = Annotated[
     Argument(
         metavar="DATA...",
         help=".csv .tsv .jsonl (also .gz .bz2 .zst) .parquet .arrow .feather .npy .npz, a folder of these or "
-        "of images, a pattern such as 'data/*.csv'.",
+        "of images, a pattern such as 'data/*.csv', - for standard input.",
     ),
 ]
 Key = Annotated[str | None, Option("--key", help="Column that names the rows; it is not learned.")]

@@ -56,6 +56,7 @@ def predict(
     Example: `dbull predict model today.csv -o today-clusters.parquet --flag-outliers`
     """
     data = check_files(model, data)
+    from dbull.data.readers.standard_input import saved_input
     from dbull.ingest import Input, open_model, rows_for, telling_notices
 
     suffix = None if out is None else out.suffix.lower()
@@ -66,6 +67,8 @@ def predict(
         check_folder(out)
         if any(_same(out, path) for path in data):
             raise SettingsError(f"{out}: is one of the files to read; give the answers another name")
+    if append:  # whose files are read twice
+        data = [saved_input() if str(path) == "-" else path for path in data]
     learner, reading = open_model(model, generation)
     if key is not None:
         reading = replace(reading, key=key)

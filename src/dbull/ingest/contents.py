@@ -158,7 +158,10 @@ def row_bytes(chunk: Chunk) -> np.ndarray:
 
 def _table_bytes(table: Table) -> np.ndarray:
     """Return a digest of each row by its names and cells, (n, 16); a number is the same as text."""
-    columns = [map(_as_written, column.tolist()) for column in table.columns.values()]
+    columns = [
+        map(np.ndarray.tobytes, column) if column.ndim == 2 else map(_as_written, column.tolist())
+        for column in table.columns.values()
+    ]
     names = repr(list(table.columns)).encode("utf-8", "surrogatepass")
     digests = (
         hashlib.blake2b(names + repr(row).encode("utf-8", "surrogatepass"), digest_size=16).digest()

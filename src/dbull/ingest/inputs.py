@@ -11,6 +11,7 @@ from dbull.data.readers.chunk import Table
 from dbull.data.readers.images import is_picture_folder
 from dbull.data.readers.text_folders import is_text_folder
 from dbull.errors import DataError, SettingsError
+from dbull.ingest.beside import with_embeddings
 from dbull.ingest.settings import ARRIVAL_ROWS, Reading
 from dbull.methods.dbull import DBULL
 
@@ -62,12 +63,14 @@ class Input:
     reading: Reading
     key_optional: bool = False
     mixed: bool = False  # whether columns may be of any type
+    named: bool = True  # whether its name says that it is the same file, grown
 
     def __post_init__(self) -> None:
         if str(self.path) != "-":
             object.__setattr__(self, "path", find_source(self.path))
         of_texts = self.path.is_dir() and not is_picture_folder(self.path) and is_text_folder(self.path)
-        if of_texts or hasattr(self.model, "column_encoder_") or hasattr(self.model, "text_reader_"):
+        reads = ("column_encoder_", "text_reader_", "vocabulary_")
+        if of_texts or any(hasattr(self.model, name) for name in reads):
             object.__setattr__(self, "mixed", True)
 
     def chunks(
@@ -91,9 +94,9 @@ class Input:
             mixed=self.mixed,
         )
         if self.mixed:  # the encoder finds its columns, and tells of others
-            yield from read_chunks(
-                path, replace(settings, columns=reading.columns if model is None else None)
-            )
+            columns = reading.columns if model is None else None
+            chunks = read_chunks(path, replace(settings, columns=columns))
+            yield from chunks if reading.beside is None else with_embeddings(chunks, path, reading.beside)
             return
         if names is None:
             chunks = read_chunks(path, replace(settings, columns=reading.columns))

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from dbull.data.readers.chunk import SparseRows, Table
+from dbull.data.readers.standard_input import saved_input
 from dbull.data.readers.text_folders import COLUMN as TEXT
 from dbull.errors import AlreadyLearnedError, ConflictError, DataError, SettingsError, TableNotice
 from dbull.ingest.inputs import Inbox, Input
@@ -114,11 +115,20 @@ class Learner:
         self.reading = replace(stored, **self._asked.reading)
 
     def learn(self, path: str | os.PathLike[str], tell: Tell | None = None) -> Iterator[Learned]:
-        """Learn a file, or what is left of it, and yield after each arrival once it is safe on disk."""
+        """Learn a file, or what is left of it, and yield after each arrival once it is safe on disk.
+
+        "-" is standard input, saved first: the same content again is known, and goes on after a stop.
+        """
         known = self.folder.learned() if self.folder.latest() is not None else {}
         key_optional = self.model is not None and "key" not in self._asked.reading
-        mixed = self.model is None and "columns" in self._asked.parameters
-        given = self._without_ids(Input(Path(path), self.model, self.reading, key_optional, mixed))
+        mixed = self.model is None and not {"columns", "embeddings"}.isdisjoint(self._asked.parameters)
+        if self.reading.beside is not None and str(path).endswith(".npy"):
+            raise AlreadyLearnedError(
+                f"{path}: holds embeddings, which are learned with the files beside them"
+            )
+        named = str(path) != "-"
+        where = Path(path) if named else saved_input()
+        given = self._without_ids(Input(where, self.model, self.reading, key_optional, mixed, named))
         for piece in open_source(given, {**known, **self._tried}, self.force).pieces():
             yield self._learn(piece, tell)
             if self.dry_run:

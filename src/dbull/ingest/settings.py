@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from dbull.errors import SettingsError, check_known
+from dbull.ingest.beside import COLUMN
 from dbull.methods.dbull import DBULL
 
 ARRIVAL_ROWS = 10_000
@@ -15,6 +16,7 @@ FIXED = (
         "objective",
         "kind",
         "columns",
+        "embeddings",
         "image_shape",
         "encoder",
         "latent_dim",
@@ -25,7 +27,7 @@ FIXED = (
     *("pretraining", "use_encoder_variance", "random_state"),
 )
 _LISTS = {"columns": str, "image_size": int, "ignored": str}
-_SINGLE = {"header": bool, "grey": bool, "key": str, "array": str}
+_SINGLE = {"header": bool, "grey": bool, "key": str, "array": str, "beside": str}
 _LEAST = {"arrival_rows": 2, "keep_generations": 1}
 
 
@@ -41,6 +43,7 @@ class Reading:
     grey: bool = False
     arrival_rows: int = ARRIVAL_ROWS  # of one command, not kept
     keep_generations: int | None = None  # neither is this
+    beside: str | None = None  # an .npy file of embeddings; no setting, but what `embeddings` may be
     ignored: tuple[str, ...] = ()  # columns that came after the first table and were named; no setting
 
     def __post_init__(self) -> None:
@@ -81,7 +84,7 @@ def _check(name: str, value: Any) -> None:
 
 def setting_names() -> tuple[str, ...]:
     """Return all that can be set."""
-    reading = (field.name for field in fields(Reading) if field.name != "ignored")
+    reading = (field.name for field in fields(Reading) if field.name not in ("beside", "ignored"))
     return tuple(dict.fromkeys((*_parameter_names(), *reading)))
 
 
@@ -107,7 +110,10 @@ class Asked:
         reading = {name: value for name, value in settings.items() if name not in names}
         if "columns" in parameters and not isinstance(parameters["columns"], Mapping):
             reading["columns"] = parameters.pop("columns")  # those to read; a mapping has their roles
-        for name in ("hidden_dims", "image_shape"):
+        where = parameters.get("embeddings")
+        if isinstance(where, str) and where.endswith(".npy"):
+            parameters["embeddings"], reading["beside"] = COLUMN, where
+        for name in ("hidden_dims", "image_shape", "embeddings"):
             if isinstance(parameters.get(name), list):
                 parameters[name] = tuple(parameters[name])
         key = reading.get("key")

@@ -108,7 +108,9 @@ class _Table(Source):
         """Remember a few rows, chosen by what they hold.
 
         None that occurs twice: such rows are common, and may be in a file that has nothing to do with it.
+        None of standard input, which is called the same whatever it holds.
         """
+        told = told if self.input.named else ()
         single = sorted(digest for digest, count in Counter(told).items() if count == 1)
         chosen = [digest for digest in single[:SAMPLED_ROWS] if digest not in self.remembered]
         self.remembered.update(chosen)
@@ -141,16 +143,11 @@ def open_source(given: Input, known: Mapping[str, LearnedRecord], force: bool) -
     name, but does not begin with all of them, is refused: nobody can tell which of its rows are new.
     """
     path = given.path
-    if str(path) == "-":
-        raise DataError(
-            "standard input cannot be learned, since learning could not go on after a stop; "
-            "save it to a file, and learn that"
-        )
     if path.is_dir():
         return _open_folder(given, known, force)
     lengths = {record.bytes for record in known.values() if record.bytes > 0}
     name = as_text(path.name)
-    sampled = {sha256 for sha256, record in known.items() if record.name == name and record.rows == 0}
+    sampled = {s for s, record in known.items() if given.named and record.name == name and record.rows == 0}
     survey = _survey(given, lengths, sampled)
     given = survey.source
     whole, n_passes = _learned_whole(path, survey.sha256, known)

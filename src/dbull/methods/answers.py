@@ -21,12 +21,14 @@ from dbull.lifelong.settings import OUTLIER_STD
 from dbull.lifelong.state import LearnerState
 from dbull.methods.base import as_tensor, check_number, check_rows, draw_points
 from dbull.methods.cells import cells, is_cells
+from dbull.methods.embeddings import embedding_rows
 from dbull.methods.exemplars import of_cluster
 from dbull.methods.explanation import Explainer, Explanation
 from dbull.methods.sparse import projected_rows
 from dbull.methods.storage import StoredLearner
 from dbull.methods.tables import Encoded, encoded_rows
-from dbull.methods.texts import ClusterWords, text_rows
+from dbull.methods.texts import text_rows
+from dbull.methods.words import ClusterWords
 from dbull.mixture.posterior import mean_weights
 from dbull.threads import mapped, on_own_threads
 
@@ -48,6 +50,7 @@ class LearnedClusters(
     objective: str
     random_state: Any
     threads: Any
+    embeddings: Any
 
     def transform(self, X: Rows) -> NDArray[np.float64]:
         """Return the latent mean of each row, (n_samples, latent_dim)."""
@@ -192,11 +195,11 @@ class LearnedClusters(
         """Every cluster that has ever been, oldest first."""
         check_is_fitted(self)
         living = set(self.state_.cluster_ids)
-        words = ClusterWords(self).words if hasattr(self, "text_reader_") else None
+        words = ClusterWords.of(self)
         return [
             {
                 **row,
-                **({} if words is None else {"words": words(row["id"])}),
+                **({} if words is None else {"words": words.words(row["id"])}),
                 "spread": self.state_.spread(row["id"]) if row["id"] in living else None,
                 "exemplars": [one.key for one in of_cluster(self, row["id"])],
             }
@@ -270,7 +273,8 @@ class LearnedClusters(
 
     def encoded(self, X: Rows) -> Any:
         """Return rows that can be given to several of the answers here, and are encoded once."""
-        if isinstance(X, Encoded) or not (hasattr(self, "column_encoder_") or hasattr(self, "projection_")):
+        reads = (hasattr(self, name) for name in ("column_encoder_", "projection_", "vocabulary_"))
+        if isinstance(X, Encoded) or not any(reads):
             return X
         return Encoded(self._rows(X).numpy())
 
@@ -279,11 +283,16 @@ class LearnedClusters(
         return self._checked(X, first=False)
 
     def _checked(self, X: Rows, first: bool) -> torch.Tensor:
-        X = cells(X) if is_cells(X) else X
-        X = text_rows(self, X, first=first)
-        rows = projected_rows(self, X, first=first)
-        if rows is None:
-            rows = encoded_rows(self, X, first=first)
+        if isinstance(X, Encoded):
+            return as_tensor(X.rows)
+        X, rows = cells(X) if is_cells(X) else X, None
+        if self.embeddings is None:
+            X = text_rows(self, X, first=first)
+            rows = projected_rows(self, X, first=first)
+            if rows is None:
+                rows = encoded_rows(self, X, first=first)
+        else:
+            X = embedding_rows(self, X, first=first)
         if rows is None:
             rows = check_rows(self, X, reset=first, min_rows=2 if first else 1, keep_float32=True)
         return as_tensor(rows)

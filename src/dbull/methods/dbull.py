@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import math
 import warnings
-from collections.abc import Callable, Generator, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -28,9 +28,11 @@ from dbull.methods.dbull_choices import Choices, choose, choose_again
 from dbull.methods.explanation import with_reasons
 from dbull.methods.parameters import Check, check_one_of, check_seed, check_truth
 from dbull.methods.sparse import count_columns
-from dbull.methods.texts import count_words
+from dbull.methods.tables import is_table
+from dbull.methods.words import Vocabulary, counted
 from dbull.nets.augment import Augmentation
 from dbull.nets.inputs import KINDS
+from dbull.tables import WordCounts, columns_of
 from dbull.threads import on_own_threads
 
 _log = logging.getLogger(__name__)
@@ -58,6 +60,10 @@ class DBULL(LearnedClusters, BaseEstimator):
         Roles of columns of a table by name, such as ``{"shop": "category"}``: number, flag, category, date,
         text, vector, key or ignore. Roles of the others are proposed from the first table; docs/tables.md has
         the rules. None leaves tables of plain numbers as they are.
+    embeddings : str, list of str or None, default=None
+        Columns of a table that hold embeddings of your own, one of vectors or several of numbers, by name or
+        by a pattern such as "e*". They are clustered, and nothing else is; texts beside them give the words
+        of each cluster. Arrays are embeddings alone.
     image_shape : tuple of int or None, default=None
         (height, width) or (height, width, channels) of the image in each row.
     encoder : {"auto", "mlp", "conv", "identity"}, default="auto"
@@ -171,7 +177,10 @@ class DBULL(LearnedClusters, BaseEstimator):
     n_features_in_ : int
         Number of columns; of a table, those that are used.
     text_reader_ : TextReader
-        Of texts: where they are, and how much words weigh. Clusters then have ``words`` in `clusters_`.
+        Of texts: where they are, and how much words weigh.
+    vocabulary_ : Vocabulary
+        Of tables with texts among their columns, or beside `embeddings`: how many rows of a cluster have each
+        word. Clusters of texts and of these have ``words`` in `clusters_`.
     column_encoder_ : ColumnEncoder
         Of tables of mixed columns: what each becomes. Rows that the model gives back are encoded rows;
         ``column_encoder_.features`` says what each of their values is, and has it in the user's units.
@@ -201,6 +210,7 @@ class DBULL(LearnedClusters, BaseEstimator):
     objective: str = "default"
     kind: str = "auto"
     columns: Mapping[str, str] | None = None
+    embeddings: str | Sequence[str] | None = None
     image_shape: tuple[int, ...] | None = None
     encoder: str = "auto"
     latent_dim: str | int = "auto"
@@ -267,6 +277,8 @@ class DBULL(LearnedClusters, BaseEstimator):
         X, keys = with_keys(X, keys)
         with unchanged_on_failure(self):
             first = not hasattr(self, "state_")
+            if not first and hasattr(self, "text_reader_"):
+                self.text_reader_ = self.text_reader_.learned(X)
             rows = self._checked(X, first)
             self._learn(self._fresh(rows).state if first else self.state_, rows, X, keys)
         return self
@@ -317,9 +329,24 @@ class DBULL(LearnedClusters, BaseEstimator):
         self.map_ = lay_out(state, getattr(self, "map_", None))
         self.report_ = report
         self.elbo_ = report.elbo if math.isfinite(report.elbo) else math.nan
-        if hasattr(self, "projection_"):
-            (count_words if hasattr(self, "text_reader_") else count_columns)(self, X)
+        if self._counted(X):
             self.report_ = with_reasons(self, state, report)[1]
+
+    def _counted(self, X: Rows) -> bool:
+        """Count words or columns of rows that were just learned, by cluster; return whether there are any."""
+        vocabulary: Vocabulary | None = getattr(self, "vocabulary_", None)
+        if vocabulary is not None:
+            texts = vocabulary.texts(columns_of(X)) if is_table(X) else []
+            if texts:
+                counts = counted(vocabulary.counts, texts, self.labels_.tolist())
+                self.vocabulary_ = replace(vocabulary, counts=counts)
+            return bool(texts)
+        if hasattr(self, "text_reader_"):
+            before = getattr(self, "column_counts_", WordCounts())
+            self.column_counts_ = counted(before, self.text_reader_.texts(X), self.labels_.tolist())
+        elif hasattr(self, "projection_"):
+            count_columns(self, X)
+        return hasattr(self, "column_counts_")
 
     def _learning(
         self, state: LearnerState, rows: torch.Tensor

@@ -11,8 +11,8 @@ import torch
 
 from dbull.lifelong.profiles import Profile, feature_profiles, gaps
 from dbull.methods.sparse import column_profiles
-from dbull.methods.texts import ClusterWords
-from dbull.methods.traits import Columns, Trait
+from dbull.methods.traits import NEGLIGIBLE, Columns, Trait
+from dbull.methods.words import ClusterWords
 from dbull.scaling import LINEAR, Curve
 from dbull.tables import Feature
 
@@ -69,16 +69,14 @@ class Explainer:
     def __init__(self, model: LearnedClusters):
         self._ids = model.state_.cluster_ids
         self._gaps = gaps(model.state_)
-        self._words: ClusterWords | None = None
+        self._words = ClusterWords.of(model)
         shape = getattr(model, "image_shape", None)
         if shape is not None:
             features, pooled = _regions([int(side) for side in shape])
             self._columns = Columns(features)
             self._profiles = _decoded(model, pooled)
             return
-        if hasattr(model, "text_reader_") and hasattr(model, "column_counts_"):
-            self._words = ClusterWords(model)
-        elif hasattr(model, "column_counts_"):
+        if self._words is None and hasattr(model, "column_counts_"):
             columns, self._profiles = column_profiles(model)
             self._columns = Columns(columns, more=True)  # most rows lack most columns
             return
@@ -88,17 +86,25 @@ class Explainer:
     def __call__(self, cluster: int, n_traits: int = 6, among: Collection[int] | None = None) -> Explanation:
         """Explain one cluster among others, all of them unless told."""
         others = [other for other in (among or self._ids) if other != cluster]
-        rest = [part for other in others for part in self._profiles[other]]
-        if not rest:
+        if not others:
             return Explanation(cluster, (), None, ())
         nearest = self.nearest(cluster, others)[0][0]
-        if self._words is not None:
-            traits = self._words.traits(cluster, n_traits, others)
-            return Explanation(cluster, traits, nearest, self._words.traits(cluster, n_traits, [nearest]))
-        here = self._profiles[cluster]
-        traits = self._columns.traits(here, rest, n_traits)
-        from_nearest = self._columns.traits(here, self._profiles[nearest], n_traits)
-        return Explanation(cluster, traits, nearest, from_nearest)
+        traits = self._traits(cluster, others, n_traits)
+        return Explanation(cluster, traits, nearest, self._traits(cluster, [nearest], n_traits))
+
+    def _traits(self, cluster: int, others: Sequence[int], n_traits: int) -> tuple[Trait, ...]:
+        """Return what sets a cluster apart from others: columns, and words in place of topics."""
+        words = () if self._words is None else self._words.traits(cluster, n_traits, others)
+        if self._words is not None and self._words.alone:
+            return words
+        texts = () if self._words is None else self._words.columns
+        here, there = self._profiles[cluster], [part for one in others for part in self._profiles[one]]
+        columns = self._columns.traits(here, there, n_traits + len(texts))
+        some = words[: max(1, n_traits // 2)]  # many words can say the same
+        told = (replace(word, column=" ".join(texts), part=f'"{word.column}"') for word in some)
+        found = [*(one for one in columns if one.column not in texts), *told]
+        found.sort(key=lambda trait: -abs(trait.effect))
+        return tuple(trait for trait in found[:n_traits] if abs(trait.effect) >= NEGLIGIBLE)
 
     def nearest(self, cluster: int, among: Collection[int]) -> tuple[tuple[int, float], ...]:
         """Return the other clusters by the distance of their centres over the sum of both spreads."""

@@ -39,6 +39,7 @@ SETTINGS: dict[str, Reader] = {  # what the manifest of a learner has
 }
 N_WORDS = 8  # by which a cluster of texts is told
 N_KEYS = 5  # of exemplars of a cluster that are kept in any case
+VOCABULARY = "vocabulary"  # the document of words beside what is clustered
 EXEMPLARS = "exemplars"  # the document of them
 EXEMPLAR: dict[str, Reader] = {"cluster": whole, "key": text, "depth": number, "row": truth}
 _LEARNER, _MIXTURE = "learner.json", "mixture.safetensors"
@@ -102,13 +103,17 @@ def list_clusters(folder: ModelFolder, generation: int | None = None) -> list[di
 
 def _words(folder: ModelFolder, manifest: Manifest, ledger: Ledger) -> dict[int, list[str]] | None:
     """Return the words that set clusters apart; None if the model reads no texts."""
-    if "texts.json" not in manifest.files:
+    beside = f"{VOCABULARY}.json" in manifest.files
+    if not beside and "texts.json" not in manifest.files:
         return None
     from dbull.tables.word_counts import WordCounts
 
-    where = str(folder.folder(manifest.generation) / "sparse.json")
-    stored = mapping(read_document(folder.path, manifest, "sparse"), where)
-    counts = WordCounts.from_document(stored.get("columns"), f"{where}.columns")
+    name, field = (VOCABULARY, "counts") if beside else ("sparse", "columns")
+    where = str(folder.folder(manifest.generation) / f"{name}.json")
+    stored = mapping(read_document(folder.path, manifest, name), where)
+    if beside and not stored.get("columns"):  # embeddings without texts
+        return None
+    counts = WordCounts.from_document(stored.get(field), f"{where}.{field}")
     for cluster in counts.clusters:
         if cluster not in ledger:
             fail(where, f"words of cluster {cluster}, which is not there")

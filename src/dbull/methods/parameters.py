@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from functools import partial
 from typing import Any
@@ -120,6 +120,15 @@ def _roles(name: str, value: Any) -> None:
         check_known(f"role in {name}, of {column!r}:", role, ROLES)
 
 
+def _names(name: str, value: Any) -> None:
+    """Refuse what does not name columns."""
+    listed = [value] if isinstance(value, str) else value
+    if value is not None and not (
+        isinstance(listed, Sequence) and listed and all(isinstance(one, str) and one for one in listed)
+    ):
+        raise ValueError(f"{name} must be None, or a name or names of columns; got {value!r:.60}.")
+
+
 _COUNT = partial(check_number, at_least=1, whole=True)
 
 
@@ -156,6 +165,7 @@ ALLOWED: dict[str, Check] = {
     "hidden_dims": partial(_sizes, allowed="'auto' or a tuple of widths", other="auto"),
     "image_shape": partial(_sizes, allowed="None or a tuple of sizes", other=None),
     "columns": _roles,
+    "embeddings": _names,
     "fresh_sizes": partial(_sizes, allowed="a tuple of whole numbers", at_least=2),
     **dict.fromkeys(("front_end", "use_encoder_variance", "strict_scale"), check_truth),
     **dict.fromkeys(("carry", "novelty", "freeze"), partial(check_truth, auto=True)),
@@ -186,6 +196,8 @@ def pack_parameters(model: Any) -> dict[str, Any]:
             packed[name] = str(value)
         elif isinstance(value, Mapping):
             packed[name] = dict(value)
+        elif name == "embeddings" and not isinstance(value, str | None):
+            packed[name] = list(value)
         elif name in ("hidden_dims", "image_shape", "fresh_sizes") and not isinstance(value, str | None):
             packed[name] = [int(part) for part in value]
     return packed

@@ -18,7 +18,6 @@ from dbull.documents import check_fields, fail, mapping, truth
 from dbull.errors import DataError
 from dbull.lifelong.profiles import Profile
 from dbull.methods.base import check_rows
-from dbull.methods.tables import Encoded
 from dbull.tables import Feature, SparseProjection, WordCounts
 from dbull.tables.sparse import column_blocks
 
@@ -41,8 +40,6 @@ def projected_rows(model: Any, X: Any, *, first: bool) -> NDArray[Any] | None:
         model.__dict__.pop("projection_", None)
         model.__dict__.pop("column_counts_", None)
     projection: SparseProjection | None = getattr(model, "projection_", None)
-    if isinstance(X, Encoded):
-        return X.rows
     if not is_sparse(X):
         if projection is None:
             return None

@@ -24,7 +24,7 @@ from dbull.ledger import Event, Ledger
 from dbull.lifelong.plane import Plane
 from dbull.lifelong.state import LearnerState
 from dbull.methods.exemplars import Exemplars, pack_exemplars, unpack_exemplars
-from dbull.methods.listing import EXEMPLARS, SETTINGS, check_method, read_event
+from dbull.methods.listing import EXEMPLARS, SETTINGS, VOCABULARY, check_method, read_event
 from dbull.methods.mapping import DOCUMENT as MAP
 from dbull.methods.mapping import pack_map, unpack_map
 from dbull.methods.parameters import ALLOWED, Check, device_for, pack_parameters, unpack_parameters
@@ -33,6 +33,7 @@ from dbull.methods.sparse import pack_sparse, unpack_sparse
 from dbull.methods.tables import DOCUMENT, pack_table, unpack_table
 from dbull.methods.texts import DOCUMENT as TEXTS
 from dbull.methods.texts import TextReader, pack_texts, unpack_texts
+from dbull.methods.words import Vocabulary, pack_vocabulary, unpack_vocabulary
 from dbull.nets.augment import Augmentation
 from dbull.store import Checkpoint, LearnedInput, Loaded, Manifest, ModelFolder
 from dbull.tables import ColumnEncoder, SparseProjection, WordCounts
@@ -143,6 +144,7 @@ class StoredLearner(Stored):
     projection_: SparseProjection  # of wide sparse matrices alone
     column_counts_: WordCounts  # the same; of texts, how many of a cluster have each word
     text_reader_: TextReader  # of texts alone
+    vocabulary_: Vocabulary  # of tables with texts, and beside embeddings
     exemplars_: Exemplars
     map_: Plane
     elbo_: float
@@ -167,6 +169,7 @@ class StoredLearner(Stored):
             pack_table,
             pack_sparse,
             pack_texts,
+            pack_vocabulary,
             pack_exemplars,
             pack_map,
         ):  # of what a model may lack
@@ -203,6 +206,10 @@ class StoredLearner(Stored):
         kept = unpack_exemplars(checkpoint.tensors, checkpoint.documents, state, where)
         if kept:
             self.exemplars_ = kept
+        where = str(place / f"{VOCABULARY}.json")
+        vocabulary = unpack_vocabulary(checkpoint.documents, ledger, where)
+        if vocabulary is not None:
+            self.vocabulary_ = vocabulary
         n_values, where = state.vae.shape.n_values, str(place / f"{DOCUMENT}.json")
         encoder = unpack_table(checkpoint.tensors, checkpoint.documents, n_values, where)
         if encoder is not None:

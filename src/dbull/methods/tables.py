@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from dbull.codec.networks import Tensors, refusing_damage
 from dbull.documents import fail
 from dbull.errors import DataError, TableNotice
+from dbull.methods.words import Vocabulary
 from dbull.tables import ColumnEncoder, columns_of, propose_roles
 from dbull.tables.frames import Columns
 
@@ -72,7 +73,8 @@ def encoded_rows(model: Any, X: Any, *, first: bool) -> NDArray[np.float32] | No
         )
     if not first:
         return _later_rows(model, X)
-    model.__dict__.pop("column_encoder_", None)
+    for name in ("column_encoder_", "vocabulary_"):
+        model.__dict__.pop(name, None)
     if not is_table(X):
         if model.columns is not None:
             model.check_parameters()
@@ -119,14 +121,14 @@ def _first_rows(model: Any, columns: Columns, declared: dict[str, str]) -> NDArr
     model.column_encoder_ = encoder
     model.n_features_in_ = len(encoder.names)
     model.feature_names_in_ = np.array(encoder.names, dtype=object)
+    if encoder.text_names:
+        model.vocabulary_ = Vocabulary(encoder.text_names)
     return encoder.encode(columns)
 
 
 def _later_rows(model: Any, X: Any) -> NDArray[Any] | None:
     encoder: ColumnEncoder | None = getattr(model, "column_encoder_", None)
     if encoder is not None:
-        if isinstance(X, Encoded):
-            return X.rows
         if not is_table(X):
             told = ", ".join(encoder.names[:10]) + (", ..." if len(encoder.names) > 10 else "")
             raise TypeError(

@@ -1,42 +1,70 @@
 """Texts for an estimator: hashed and weighted words as sparse rows, and the words that set clusters apart.
 
-The first texts fix how much words weigh, so that a text means the same in every arrival; words that come
-later weigh the most. What is counted of each cluster are words, in a bounded way, in place of the columns of
-a sparse matrix.
+How many texts have a word is counted over the whole stream, and with these counts its weight (idf) follows,
+until SETTLED texts have had it: by then the logarithm of its share is known to a quarter, and from then on a
+text with it means the same in every arrival. Nearly every text has words that no text had before; with them
+the texts of old topics would look new. So a word that the first texts did not have counts for nothing until
+it is settled, and from then on with its weight.
+
+What is counted of each cluster are words, in a bounded way, in place of the columns of a sparse matrix.
 """
 
 from __future__ import annotations
 
-import copy
 import warnings
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from dbull.codec.networks import Tensors, refusing_damage
 from dbull.documents import check_fields, fail, list_of, mapping, text
 from dbull.errors import DataError, TableNotice
-from dbull.methods.listing import N_WORDS
 from dbull.methods.sparse import TEXTS
-from dbull.methods.tables import Encoded, is_table
-from dbull.methods.traits import Trait
-from dbull.tables import WordCounts, WordHasher, columns_of, propose_roles
-from dbull.tables.cells import read_labels, tidy
+from dbull.methods.tables import is_table
+from dbull.methods.words import texts_in
+from dbull.tables import WordHasher, columns_of, propose_roles
 
 N_BUCKETS = 1 << 15
 DOCUMENT, TENSORS = TEXTS, "words"  # names of what is stored
+SETTLED = 16  # texts; the standard deviation of the logarithm of a count is the root of its inverse
+UNSETTLED = -1.0  # in place of a weight
 MOST_BESIDE = 3  # columns, such as ids, that a table may have beside its texts to be one of texts
 
 
 @dataclass(frozen=True, eq=False)
 class TextReader:
-    """Where texts are in what is given, and how they become rows."""
+    """Where texts are in what is given, and how they become rows; never changes."""
 
-    hasher: WordHasher
+    hasher: WordHasher  # that has seen all texts so far
+    settled: NDArray[np.float64]  # (n_buckets,) the weight of words that keep it, UNSETTLED of others
     columns: tuple[str, ...]  # of a table; none where texts were given by themselves
+
+    @classmethod
+    def fresh(cls, columns: tuple[str, ...]) -> TextReader:
+        """Return a reader that has seen nothing."""
+        return cls(WordHasher(N_BUCKETS), np.full(N_BUCKETS, UNSETTLED), columns)
+
+    @property
+    def weights(self) -> NDArray[np.float64]:
+        """How much words weigh."""
+        return np.where(self.settled == UNSETTLED, self.hasher.weights, self.settled)
+
+    def learned(self, X: Any) -> TextReader:
+        """Return a reader that has also seen these texts."""
+        hasher = self.hasher.learned(self.texts(X))
+        newly = (self.settled == UNSETTLED) & (hasher.text_counts >= SETTLED)
+        return replace(self, hasher=hasher, settled=np.where(newly, hasher.weights, self.settled))
+
+    def rows(self, X: Any, known: NDArray[np.bool_] | None = None) -> Any:
+        """Return texts as a sparse matrix of weighted words; `known` are those that the first texts had."""
+        weights = self.weights
+        if known is not None:
+            weights = np.where(known | (self.hasher.text_counts >= SETTLED), weights, 0.0)
+        return self.hasher.rows(self.texts(X), weights)
 
     def texts(self, X: Any) -> list[str]:
         """Return the text of each row, "" where there is none."""
@@ -50,8 +78,7 @@ class TextReader:
                 f"a column {', '.join(map(repr, absent))}" if absent else "texts, or a table of one column"
             )
             raise DataError(f"this model reads {wanted}; the table has {', '.join(list(columns)[:20])}")
-        found = [read_labels(tidy(columns[name])) for name in names]
-        return ["\n".join(part for part in parts if part) for parts in zip(*found, strict=True)]
+        return texts_in(columns, names)
 
 
 def list_of_texts(X: Any, columns: Sequence[str] = ()) -> list[str]:
@@ -74,10 +101,11 @@ def text_rows(model: Any, X: Any, *, first: bool) -> Any:
         columns = _text_columns(model, X)
         if columns is None:
             return X
-        texts = TextReader(WordHasher(N_BUCKETS), columns).texts(X)
-        model.text_reader_ = TextReader(WordHasher(N_BUCKETS).learned(texts), columns)
+        model.text_reader_ = TextReader.fresh(columns).learned(X)
     reader: TextReader | None = getattr(model, "text_reader_", None)
-    return X if reader is None or isinstance(X, Encoded) else reader.hasher.rows(reader.texts(X))
+    if reader is None:
+        return X
+    return reader.rows(X, None if first else model.projection_.directions.any(1))
 
 
 def _text_columns(model: Any, X: Any) -> tuple[str, ...] | None:
@@ -107,51 +135,13 @@ def _text_columns(model: Any, X: Any) -> tuple[str, ...] | None:
     return texts
 
 
-def count_words(model: Any, X: Any) -> None:
-    """Count the words of texts that were just learned, by cluster."""
-    counts = copy.deepcopy(getattr(model, "column_counts_", WordCounts()))
-    counts.add(model.text_reader_.texts(X), model.labels_)
-    model.column_counts_ = counts
-
-
-class ClusterWords:
-    """The words of the clusters that there are; those of merged ones are with the one they live on in."""
-
-    def __init__(self, model: Any):
-        self._ledger, stored = model.state_.ledger, model.column_counts_
-        self._counts = WordCounts(stored.most_words)
-        self._counts.merge(stored)
-        for cluster in stored.clusters:
-            into = int(self._ledger.resolve([cluster])[0])
-            if into != cluster:
-                self._counts.join(cluster, into)
-
-    def words(self, cluster: int, n_words: int = N_WORDS) -> list[str]:
-        """Return the words that set a cluster apart, best first."""
-        return [trait.column for trait in self.traits(cluster, n_words, self._counts.clusters)]
-
-    def traits(self, cluster: int, n_words: int, others: Collection[int]) -> tuple[Trait, ...]:
-        """Return the words that set a cluster apart from others, with their shares."""
-        if cluster not in self._counts.clusters:
-            return ()
-        among = [c for c in self._counts.clusters if c == cluster or c in others]
-        counts = self._counts.only(among)
-        n_here = max(self._ledger[cluster].rows, 1)
-        n_others = max(sum(self._ledger[c].rows for c in among if c != cluster), 1)
-        found = []
-        for word, _ in counts.top_words(cluster, n_words):
-            here = min(1.0, counts.counts(cluster)[word] / n_here)
-            there = min(1.0, sum(counts.counts(c)[word] for c in among if c != cluster) / n_others)
-            found.append(Trait(word, "", "share", here, there, here - there))
-        return tuple(found)
-
-
 def pack_texts(model: Any) -> tuple[dict[str, dict[str, torch.Tensor]], dict[str, Any]]:
     """Return how a model reads texts as a group of tensors and a document; nothing if it reads none."""
     reader: TextReader | None = getattr(model, "text_reader_", None)
     if reader is None:
         return {}, {}
     words, arrays = reader.hasher.to_document()
+    arrays = {**arrays, "settled": reader.settled}
     tensors = {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
     return {TENSORS: tensors}, {DOCUMENT: {"words": words, "columns": list(reader.columns)}}
 
@@ -168,4 +158,8 @@ def unpack_texts(
         hasher = WordHasher.from_document(values["words"], arrays, f"{where}.words")
         if hasher.n_buckets != n_columns:
             fail(where, f"{hasher.n_buckets} buckets for a projection of {n_columns} columns")
-    return TextReader(hasher, tuple(values["columns"]))
+        settled = arrays.get("settled", hasher.weights)  # which older models have for all words
+        right = settled.dtype == np.float64 and settled.shape == (n_columns,) and np.isfinite(settled).all()
+        if not right or (settled[settled != UNSETTLED] < 0).any():
+            fail(where, f"settled weights that no {n_columns} words have")
+    return TextReader(hasher, settled, tuple(values["columns"]))

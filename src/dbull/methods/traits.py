@@ -59,8 +59,11 @@ def shown(value: float, measure: str) -> str:
         return WEEKDAYS[round(value * 7) % 7]
     if measure == "day of year":
         return str(np.datetime64("2001-01-01") + np.timedelta64(round(value * 365) % 365, "D"))[5:]
-    if value == 0 or 1e-4 <= abs(value) < 1e6:
-        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    if value == 0 or 1e-4 <= abs(value) < 1000:
+        return f"{value:.3g}"
+    if 1000 <= abs(value) < 1e12:
+        digits = float(f"{value:.4g}")
+        return f"{digits:,.0f}" if abs(digits) >= 10_000 else f"{digits:.0f}"  # a year has no comma
     return f"{value:.2e}"
 
 

@@ -55,6 +55,7 @@ def build_report(
     clusters = tuple(
         Cluster(
             **{name: record[name] for name in KEPT},
+            words=record.get("words", ()) if hasattr(model, "vocabulary_") else (),
             weight=record["weight"] or 0.0,
             parents=tuple(record["parents"]),
             absorbed=tuple(one.id for one in former if one.successor == record["id"]),

@@ -24,6 +24,7 @@ class Cluster:
     last_seen: int
     spread: float
     exemplars: Sequence[str]  # keys of the rows nearest to its centre
+    words: Sequence[str]  # of its texts, if there are any beside what its traits tell
     parents: tuple[int, ...]
     absorbed: tuple[int, ...]  # ids that live on in it
     rows_per_arrival: tuple[int, ...]  # those of absorbed clusters included

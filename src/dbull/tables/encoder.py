@@ -111,6 +111,11 @@ class ColumnEncoder:
         """The columns that are used."""
         return tuple(column.name for column in self._columns)
 
+    @property
+    def text_names(self) -> tuple[str, ...]:
+        """Those of them that are texts."""
+        return tuple(column.name for column in self._columns if column.role == "text")
+
     @cached_property
     def features(self) -> tuple[Feature, ...]:
         """What each number of an encoded row means."""

@@ -6,7 +6,10 @@ had at first. Singular vectors know nothing of them, so they are hashed, with si
 (Weinberger et al. 2009): 0 at first, and what is new with them is new to the clusters too.
 
 Counts, which are whole and not negative, are weighted first: log(1 + count), times the inverse document
-frequency in the first rows, so that columns that every row has do not drown the others.
+frequency in the first rows, so that columns that every row has do not drown the others. Then each column is
+divided by the root of its size (its root mean square), half way between columns as they are, where few rule,
+and columns of one size, where rare ones rule; very small ones, and those that no row has yet, by the root of
+half the mean size.
 """
 
 from collections.abc import Iterator
@@ -48,14 +51,18 @@ class SparseProjection:
         if counts:
             having = np.bincount(some.indices[some.data != 0], minlength=n_columns)
             weights = (np.log((1 + n_rows) / (1 + having)) + 1).astype(np.float32)
-        unprojected = cls(np.zeros((n_columns, 0), dtype=np.float32), weights, counts)
-        weighted = unprojected._weighted(some)
+        weights = _half_way(weights, cls._unprojected(weights, counts)._weighted(some))
+        weighted = cls._unprojected(weights, counts)._weighted(some)
         width = min(N_DIRECTIONS, *some.shape)
         _, values, directions = randomized_svd(weighted, width, n_iter=4, random_state=seed)
         kept = directions[values > 1e-6 * max(values[0], 1e-30)]
         seen = np.bincount(some.indices[some.data != 0], minlength=n_columns) > 0
         # Rounding leaves traces in columns that no row had.
         return cls(np.ascontiguousarray(np.where(seen, kept, 0).T, dtype=np.float32), weights, counts)
+
+    @classmethod
+    def _unprojected(cls, weights: Floats, counts: bool) -> "SparseProjection":
+        return cls(np.zeros((len(weights), 0), dtype=np.float32), weights, counts)
 
     @property
     def n_columns(self) -> int:
@@ -102,6 +109,14 @@ class SparseProjection:
         signs = np.where(mixed >> np.uint64(63), 1.0, -1.0).astype(np.float32)
         places = unseen, (mixed >> np.uint64(20)) % np.uint64(N_HASHED)
         return csr_matrix((signs, places), shape=(self.n_columns, N_HASHED))
+
+
+def _half_way(weights: Floats, rows: Any) -> Floats:
+    """Return weights of columns divided by the root of the size that weighted rows have in each."""
+    size = np.sqrt(np.asarray(rows.multiply(rows).mean(0), dtype=np.float64).ravel())
+    floor = 0.5 * size[size > 0].mean() if size.any() else 1.0
+    scaled: Floats = (weights / np.sqrt(np.maximum(size, floor))).astype(np.float32)
+    return scaled
 
 
 def column_blocks(rows: Any, groups: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:

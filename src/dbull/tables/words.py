@@ -91,10 +91,10 @@ class WordHasher:
         shape = len(ends) - 1, self.n_buckets
         return scipy.sparse.csr_matrix((np.array(data, np.float64), indices, ends), shape=shape)
 
-    def rows(self, texts: Iterable[str]) -> Any:
+    def rows(self, texts: Iterable[str], weights: NDArray[np.float64] | None = None) -> Any:
         """Return texts as rows of length 1, (N, n_buckets) float64 CSR; zeros if no word has a weight."""
-        rows = self.counts(texts)
-        rows.data = (1 + np.log(rows.data)) * self.weights[rows.indices]
+        rows, weights = self.counts(texts), self.weights if weights is None else weights
+        rows.data = (1 + np.log(rows.data)) * weights[rows.indices]
         rows.eliminate_zeros()
         length = np.sqrt(np.asarray(rows.multiply(rows).sum(1)).ravel())
         rows.data /= np.repeat(length, np.diff(rows.indptr))

@@ -1,13 +1,12 @@
 """Readers for files of one's own: any known format, in chunks, so that a file may be larger than memory."""
 
-import io
 import os
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from glob import glob, has_magic
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -18,8 +17,9 @@ from dbull.data.readers.csv_files import first_line, read_csv, read_csv_stream
 from dbull.data.readers.images import is_picture_folder, read_images
 from dbull.data.readers.json_lines import json_names, read_json, read_json_lines, read_json_stream
 from dbull.data.readers.numpy_files import read_npy, read_npy_stream, read_npz
-from dbull.data.readers.opening import DAMAGE, PACKED, packed_as, unpacked
+from dbull.data.readers.opening import PACKED
 from dbull.data.readers.remote import fetch, is_address
+from dbull.data.readers.standard_input import WHERE, recognised
 from dbull.data.readers.text_folders import is_text_folder, read_texts
 from dbull.errors import DataError
 
@@ -40,6 +40,12 @@ _READERS: dict[str, Reader] = {
     ".feather": read_arrow,
 }
 WITHOUT_TEXT = tuple(suffix for suffix in _READERS if suffix not in TEXT_SUFFIXES)
+_STREAMS: dict[str, Callable[[Any, ReadSettings, str], Iterator[Chunk]]] = {
+    ".npy": read_npy_stream,
+    ".arrow": read_arrow_stream,
+    ".jsonl": read_json_stream,
+    ".csv": read_csv_stream,
+}
 SUFFIXES = tuple(_READERS)  # of the files that can be read
 
 
@@ -134,25 +140,5 @@ def table_names(path: Path) -> tuple[str, ...] | None:
 
 
 def _read_stream(stream: BinaryIO, settings: ReadSettings) -> Iterator[Chunk]:
-    """Tell the format by the first bytes, which are looked at but not taken."""
-    where = "standard input"
-    buffered = stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(stream)  # type: ignore[type-var]
-    head = buffered.peek(8)
-    if not head:
-        raise DataError(f"{where}: nothing came")
-    if packed := packed_as(head):
-        buffered = io.BufferedReader(unpacked(buffered, packed, where))
-        try:
-            head = buffered.peek(8)
-        except DAMAGE as error:
-            raise DataError(f"{where}: truncated or damaged ({error})") from error
-    if head.startswith(b"\x93NUMPY"):
-        return read_npy_stream(buffered, settings, where)
-    if head.startswith((b"ARROW1", b"PAR1")):
-        raise DataError(
-            f"{where}: this format must be read from a file, not from a stream; send an Arrow IPC stream"
-        )
-    if head.startswith(b"\xff\xff\xff\xff"):
-        return read_arrow_stream(buffered, settings, where)
-    text = read_json_stream if head.lstrip().startswith(b"{") else read_csv_stream
-    return text(buffered, settings, where)
+    buffered, suffix = recognised(stream)
+    return _STREAMS[suffix](buffered, settings, WHERE)

@@ -45,16 +45,17 @@ def fetch(source: object) -> list[Path]:
 
 def _copy(system: Any, path: str) -> Path:
     """Copy one file under its own name."""
-    target = Path(tempfile.mkdtemp(dir=_place())) / PurePosixPath(path).name
+    target = Path(tempfile.mkdtemp(dir=place())) / PurePosixPath(path).name
     system.get_file(path, str(target))
     return target
 
 
 @cache
-def _place() -> str:
-    place = tempfile.mkdtemp(prefix="dbull-")
-    atexit.register(shutil.rmtree, place, ignore_errors=True)
-    return place
+def place() -> str:
+    """Return a folder for copies, which is removed at the end."""
+    folder = tempfile.mkdtemp(prefix="dbull-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def _need_fsspec(where: str) -> Any:
