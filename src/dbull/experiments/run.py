@@ -15,6 +15,7 @@ from dbull.data import Scenario, scenario, scenario_names
 from dbull.errors import MethodError, SettingsError, check_known
 from dbull.experiments.environment import PeakMemory, describe_environment
 from dbull.experiments.figures import check_matplotlib
+from dbull.experiments.generated import Generated
 from dbull.experiments.pictures import can_be_pictured, draw_pictures
 from dbull.experiments.registry import ResolvedMethod, build, resolve
 from dbull.experiments.results import RunFolder
@@ -53,6 +54,13 @@ class StepDone(_Event):
     n_arrivals: int
     record: dict[str, Any]
     replayed: bool  # an earlier, interrupted run had written this very step
+
+
+@dataclass(frozen=True)
+class RunSkipped(_Event):
+    """A run of many that was not made; the others go on."""
+
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -102,10 +110,25 @@ def run(
     An interrupted run is replayed from the start, since a method's state is its own affair, and every score
     the interrupted run had written must come out the same to the byte.
     """
-    scorer = Scorer(stream)
     # Rows of other data than grey images have no shape that a method could use.
     grey = stream.kind == "images" and len(stream.sample_shape) == 2
-    method = resolve(choice, stream.seed, scorer.true_k, stream.sample_shape if grey else None)
+    shape = stream.sample_shape if grey else None
+    method = resolve(choice, stream.seed, Scorer(stream).true_k, shape)
+    given = tuple(choice.parameters)
+    yield from run_resolved(stream, method, out, set_by_user=given, pictures=pictures, watch=watch)
+
+
+def run_resolved(
+    stream: Scenario,
+    method: ResolvedMethod,
+    out: Path,
+    *,
+    set_by_user: tuple[str, ...] = (),
+    pictures: bool = False,
+    watch: Watch | None = None,
+) -> Iterator[StepDone | RunDone]:
+    """Run a method of which everything is decided."""
+    scorer = Scorer(stream)
     which, n_arrivals = (stream.name, method.label, stream.seed), len(stream.arrivals)
 
     def tell(progress: Any) -> None:
@@ -113,7 +136,7 @@ def run(
             watch(Learning(*which, learner.n_learnt, n_arrivals, progress))
 
     built = build(method, tell)
-    learner = _Learner(built, method.label, n_arrivals, set_by_user=tuple(choice.parameters))
+    learner = _Learner(built, method.label, n_arrivals, set_by_user=set_by_user)
     path = run_folder(out, *which)
     described = _settings_record(stream, method, learner.way)
     with RunFolder.open(path, described, describe_environment()) as folder:
@@ -123,9 +146,14 @@ def run(
             steps = []
             if method.warm:
                 learner.pretrain(stream.domain())
+            generated = Generated(stream) if can_be_pictured(built) else None
             for step in _steps(stream, learner, scorer, folder):
                 steps.append(step.record)
+                if generated is not None and scorer.ends_phase(len(steps) - 1):
+                    generated.add(built, step.record["task"])
                 yield step
+            if generated is not None:
+                generated.save(path)
             folder.finish({**final_record(steps), "cost": _cost(folder, peak)})
         drawn: list[Path] = []
         if pictures and not was_done and can_be_pictured(built):
