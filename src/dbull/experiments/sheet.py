@@ -1,0 +1,42 @@
+"""A table of texts, and how it looks in Markdown and in LaTeX."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_LATEX = {
+    **{sign: rf"\{sign}" for sign in "_%&#$"},
+    "—": "---",
+    "–": "--",
+    "×": r"$\times$",
+    "†": r"$\dagger$",
+}
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """Cells under their headings. The first `n_text` columns are words, the others numbers."""
+
+    head: Sequence[str]
+    body: Sequence[Sequence[str]]
+    n_text: int = 2
+    centred: bool = False  # instead of to the right, for what is neither
+
+
+def markdown(sheet: Sheet) -> str:
+    """Return the table as Markdown."""
+    mark = ":---:" if sheet.centred else "---:"
+    rule = ["---"] * sheet.n_text + [mark] * (len(sheet.head) - sheet.n_text)
+    lines = [sheet.head, rule, *sheet.body]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
+def latex(sheet: Sheet) -> str:
+    """Return the table as a LaTeX tabular."""
+    names, *lines = [" & ".join(map(_escaped, cells)) + r" \\" for cells in [sheet.head, *sheet.body]]
+    align = "l" * sheet.n_text + ("c" if sheet.centred else "r") * (len(sheet.head) - sheet.n_text)
+    begin = rf"\begin{{tabular}}{{{align}}}"
+    return "\n".join([begin, r"\hline", names, r"\hline", *lines, r"\hline", r"\end{tabular}"])
+
+
+def _escaped(cell: str) -> str:
+    return "".join(_LATEX.get(sign, sign) for sign in cell.replace("`", ""))
