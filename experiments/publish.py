@@ -179,8 +179,9 @@ def told(own: Group) -> str:
 
 
 def cost(own: Group) -> tuple[str, str]:
-    """Return minutes for one seed, and the commit that made the runs."""
-    minutes = sum(run.final["cost"]["seconds"] for run in own) / len(own) / 60
+    """Return minutes for one seed, of CPU where that was measured, and the commit that made the runs."""
+    costs = [run.final["cost"] for run in own]
+    minutes = sum(one.get("cpu_seconds", one["seconds"]) for one in costs) / len(own) / 60
     made_by = sorted({commits_of(run)[-1][:7] or OLD for run in own})
     return f"{minutes:.1f}", ", ".join(made_by)
 

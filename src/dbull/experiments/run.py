@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
@@ -142,7 +142,7 @@ def run_resolved(
     with RunFolder.open(path, described, describe_environment()) as folder:
         was_done = folder.finished
         if not was_done:
-            peak = PeakMemory()
+            peak, started = PeakMemory(), process_time()
             steps = []
             if method.warm:
                 learner.pretrain(stream.domain())
@@ -154,7 +154,7 @@ def run_resolved(
                 yield step
             if generated is not None:
                 generated.save(path)
-            folder.finish({**final_record(steps), "cost": _cost(folder, peak)})
+            folder.finish({**final_record(steps), "cost": _cost(folder, peak, process_time() - started)})
         drawn: list[Path] = []
         if pictures and not was_done and can_be_pictured(built):
             # After the final record: a picture that cannot be written must not cost the scores.
@@ -297,13 +297,14 @@ def _for_json(value: Any) -> Any:
     return f"<{type(value).__qualname__}>"
 
 
-def _cost(folder: RunFolder, peak: PeakMemory) -> dict[str, Any]:
+def _cost(folder: RunFolder, peak: PeakMemory, cpu_seconds: float) -> dict[str, Any]:
     timings = folder.timings()
     learn, predict = (sum(one[f"{verb}_seconds"] for one in timings) for verb in ("learn", "predict"))
     return {
         "seconds": learn + predict,
         "learn_seconds": learn,
         "predict_seconds": predict,
+        "cpu_seconds": cpu_seconds,  # of the whole run, which a restart makes again; a busy machine adds none
         "peak_memory_bytes": peak.bytes(),
         "peak_memory_scope": peak.scope,
         "starts": folder.n_starts(),

@@ -12,6 +12,9 @@ _LATEX = {
 }
 
 
+SPANNED = ""  # a cell into which the text of the one before it goes on
+
+
 @dataclass(frozen=True)
 class Sheet:
     """Cells under their headings. The first `n_text` columns are words, the others numbers."""
@@ -30,13 +33,29 @@ def markdown(sheet: Sheet) -> str:
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
+def spans(row: Sequence[str]) -> list[tuple[str, int]]:
+    """Return each text of a row with the number of columns that it has."""
+    found: list[tuple[str, int]] = []
+    for i, cell in enumerate(row):
+        if cell == SPANNED and i:
+            text, n_columns = found[-1]
+            found[-1] = text, n_columns + 1
+        else:
+            found.append((cell, 1))
+    return found
+
+
 def latex(sheet: Sheet) -> str:
     """Return the table as a LaTeX tabular."""
-    names, *lines = [" & ".join(map(_escaped, cells)) + r" \\" for cells in [sheet.head, *sheet.body]]
+    names, *lines = [
+        " & ".join(_latex_cell(*cell) for cell in spans(cells)) + r" \\"
+        for cells in [sheet.head, *sheet.body]
+    ]
     align = "l" * sheet.n_text + ("c" if sheet.centred else "r") * (len(sheet.head) - sheet.n_text)
     begin = rf"\begin{{tabular}}{{{align}}}"
     return "\n".join([begin, r"\hline", names, r"\hline", *lines, r"\hline", r"\end{tabular}"])
 
 
-def _escaped(cell: str) -> str:
-    return "".join(_LATEX.get(sign, sign) for sign in cell.replace("`", ""))
+def _latex_cell(cell: str, n_columns: int) -> str:
+    text = "".join(_LATEX.get(sign, sign) for sign in cell.replace("`", ""))
+    return text if n_columns == 1 else rf"\multicolumn{{{n_columns}}}{{l}}{{{text}}}"

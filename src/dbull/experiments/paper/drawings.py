@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Steps = list[list[dict[str, Any]]]  # of each seed
-CAPTION = "mean over seeds, band: one standard error; shaded: the task's own arrivals"
+CAPTION = "mean over seeds; band: one standard error; shaded: the task's own arrivals"
 WIDE = 11.0  # inches
 
 
@@ -43,7 +43,7 @@ def draw_scores(runs: Runs, scores: Sequence[str]) -> "dict[str, Figure]":
     for task, panel in zip(tasks, panels[0], strict=True):
         panel.set_title(f"task {task + 1}", fontsize="medium")
     panels[0, 0].set_ylim(-0.02, 1.02)
-    figure.supxlabel("arrivals learned", fontsize="medium")
+    figure.supxlabel(f"arrivals learned; {CAPTION}", fontsize="small")
     _legend(figure, panels[0, 0])
     return {"": figure}
 
@@ -68,6 +68,8 @@ def draw_counts(runs: Runs) -> "dict[str, Figure]":
         for i, (task, (low, high)) in enumerate(published.STREAM_CLUSTERS_CURL.items()):
             label = None if i else "printed: CURL-D, lowest and highest"
             panel.plot([ends[task]] * 2, [low, high], marker="^", label=label, **look)
+    panel.autoscale(axis="y")
+    panel.set_ylim(bottom=0)
     panel.set(title="", xlabel="arrivals learned", ylabel="clusters")
     _plain(panel, len(first))
     panel.legend(frameon=False, fontsize="small")
@@ -134,8 +136,7 @@ def _plain(panel: "Axes", n_arrivals: int) -> None:
 
 def _legend(figure: "Figure", panel: "Axes") -> None:
     handles, labels = panel.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
-    figure.suptitle(CAPTION, fontsize="small", color="0.35")
+    figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), frameon=False)
 
 
 def _mosaic(phases: Sequence[Phase], title: str) -> "Figure":
@@ -181,15 +182,13 @@ def _classes(steps: Steps, title: str) -> "Figure":
     for panel, label in zip(panels, labels, strict=False):
         for i, name in enumerate(("precision", "recall")):
             draw_curve(panel, _of_class(steps, label, name), name, i)
-        panel.set_title(f"class {label}", fontsize="medium")
+        panel.set_title(f"digit {label}", fontsize="medium")
         _plain(panel, len(steps[0]))
     for panel in panels[len(labels) :]:
         panel.set_axis_off()
     panels[0].set_ylim(-0.02, 1.02)
-    figure.supxlabel("arrivals learned", fontsize="medium")
-    handles, names = panels[0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside lower center", ncols=2, frameon=False)
-    figure.suptitle(f"{title}; clusters of one majority class united", fontsize="small", color="0.35")
+    figure.supxlabel(f"arrivals learned; {title}; clusters of one majority digit united", fontsize="small")
+    _legend(figure, panels[0])
     return figure
 
 

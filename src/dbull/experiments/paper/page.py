@@ -15,7 +15,7 @@ from dbull.experiments.paper.plan import EXHIBITS, Runs
 from dbull.experiments.paper.published import SOURCE
 from dbull.experiments.paper.sheets import TABLES, Table
 from dbull.experiments.results import Result, commits_of
-from dbull.experiments.sheet import latex, markdown
+from dbull.experiments.sheet import latex, markdown, spans
 from dbull.writing import make_parent, replacing
 
 if TYPE_CHECKING:
@@ -62,7 +62,11 @@ def write_paper(runs: Runs, out: Path) -> Iterator[Path]:
         _environment()
         .get_template("paper.html")
         .render(
-            exhibits=exhibits, plan=runs.plan, source=SOURCE, made=provenance(runs.all_of(runs.plan.only))
+            exhibits=exhibits,
+            plan=runs.plan,
+            spans=spans,
+            source=SOURCE,
+            made=provenance(runs.all_of(runs.plan.only)),
         )
     )
     yield _write(out / PAGE, page.encode())
@@ -79,9 +83,14 @@ def provenance(results: list[Result]) -> list[tuple[str, int, float]]:
     for result in results:
         made.setdefault(commits_of(result)[-1], []).append(result)
     return [
-        (commit, len(own), sum(result.final["cost"]["seconds"] for result in own) / 3600)
+        (commit, len(own), sum(_seconds(result) for result in own) / 3600)
         for commit, own in sorted(made.items())
     ]
+
+
+def _seconds(result: Result) -> float:
+    cost = result.final["cost"]
+    return float(cost.get("cpu_seconds", cost["seconds"]))
 
 
 def _drawn(figure: "Figure", kind: str) -> bytes:
