@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint bench training recovery embeddings reliability growth mutations clean
+.PHONY: demo test lint bench results training recovery embeddings reliability growth mutations clean
 
 demo: $(READY)
 	$(BIN)/dbull demo
@@ -23,6 +23,10 @@ bench: $(READY)
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/arrivals.py
+
+# The result tables of README.md and docs/results.md, from the folders in experiments/results/.
+results: $(READY)
+	$(BIN)/python experiments/publish.py
 
 training: $(READY)
 	$(BIN)/python benchmarks/training.py

@@ -13,6 +13,9 @@ import quick
 # Without it scikit-learn skips its array-API check of estimators instead of running it.
 os.environ.setdefault("SCIPY_ARRAY_API", "1")
 
+# Who tests is likely to have changed the code; what tests run is not kept as a result.
+os.environ.setdefault("DBULL_ALLOW_DIRTY", "1")
+
 # A suite started in the background ignores interrupts, and so would the processes that it interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dbull.cli import app, progress
+from dbull.experiments import environment
 
 TOYS = Path(__file__).parent.parent / "experiments"
 
@@ -172,6 +173,8 @@ def test_names_are_listed():
         (["bench", "--config", "none.toml"], 2, "none.toml"),
         (["bench", "--config", "none.toml", "--label", "x"], 2, "--config"),
         (["bench", "--table"], 2, "at least one folder"),
+        (["bench", "--verify", "none"], 2, "none: no such folder"),
+        (["bench", "--verify", "none", "--seeds", "1"], 2, "--verify runs"),
         (["bench", "--table", "none"], 2, "none: no such folder"),
         (["bench", "--table", "none", "--seeds", "1"], 2, "--table reads"),
         (["bench", "split-mnist", "kmeans"], 3, "dbull data get mnist"),
@@ -237,3 +240,39 @@ def test_finished_run_without_its_timings_is_named(finished, tmp_path):
     (damaged / "batch-digits" / "kmeans" / "seed-0" / "timings.jsonl").unlink()
     done = dbull("bench", "batch-digits", "kmeans", "--out", damaged)
     assert (done.exit_code, "timings.jsonl: cannot be read" in done.stderr) == (3, True)
+
+
+def test_verify_runs_a_result_again(finished, tmp_path):
+    folder = finished / "batch-digits" / "kmeans" / "seed-0"
+    done = dbull("bench", "--verify", folder, "-q")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert "the same, all scores of 1 arrivals" in done.stdout
+
+    other = tmp_path / "other"
+    assert dbull("bench", "batch-digits", "kmeans", "--set", "n_clusters=12", "--out", other).exit_code == 0
+    other = other / "batch-digits" / "kmeans" / "seed-0"
+    settings = json.loads((other / "settings.json").read_text())
+    settings["parameters"]["n_clusters"] = 10
+    (other / "settings.json").write_text(json.dumps(settings))
+    done = dbull("bench", "--verify", other, "-q")
+    assert (done.exit_code, done.stdout) == (3, "")
+    assert "differs from arrival 1 of 1 on, by up to" in done.stderr
+
+    settings["scenario_fingerprint"] = "0"
+    (other / "settings.json").write_text(json.dumps(settings))
+    done = dbull("bench", "--verify", other, "-q")
+    assert (done.exit_code, "made from other data" in done.stderr) == (3, True)
+
+
+def test_changed_code_is_refused_unless_allowed(tmp_path, monkeypatch):
+    changed = environment.Source("a" * 40, ("src/dbull/x.py",))
+    monkeypatch.setattr(environment, "source_of", lambda folder: changed)
+    monkeypatch.delenv("DBULL_ALLOW_DIRTY")
+    command = ("bench", "batch-digits", "kmeans", "--out", tmp_path / "r", "-q")
+    done = dbull(*command)
+    assert (done.exit_code, "src/dbull/x.py" in done.stderr) == (2, True)
+    assert not (tmp_path / "r").exists()
+    assert dbull(*command, "--allow-dirty").exit_code == 0
+    (record,) = (tmp_path / "r").rglob("environment.json")
+    told = json.loads(record.read_text())
+    assert (told["commit"], told["source"]) == ("a" * 40, "changed since the commit: src/dbull/x.py")

@@ -8,8 +8,9 @@ import sys
 import numpy as np
 import pytest
 
+from dbull.errors import SettingsError
 from dbull.experiments import environment
-from dbull.experiments.environment import describe_environment
+from dbull.experiments.environment import describe_environment, refuse_changed_source
 
 MIB = 2**20
 
@@ -52,8 +53,9 @@ def test_environment_is_json_and_names_versions():
     assert record["thread_pools"]
 
 
-def test_commit_of_another_project_is_not_ours(tmp_path, monkeypatch):
-    """A package installed inside somebody's repository does not take its commit for our own."""
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    """A repository in which our module seems to be, and git in it; the module itself is not committed yet."""
     if shutil.which("git") is None:
         pytest.skip("needs git")
 
@@ -61,12 +63,36 @@ def test_commit_of_another_project_is_not_ours(tmp_path, monkeypatch):
         identity = ("-c", "user.name=a", "-c", "user.email=a@b")
         subprocess.run(["git", *identity, *arguments], cwd=tmp_path, check=True, capture_output=True)
 
-    module = tmp_path / "environment.py"
+    (tmp_path / "src").mkdir()
+    module = tmp_path / "src" / "environment.py"
     module.touch()
     git("init")
     git("commit", "--allow-empty", "-m", "theirs")
     monkeypatch.setattr(environment, "__file__", str(module))
-    assert describe_environment()["commit"] is None
-    git("add", "environment.py")
+    environment.source_of.cache_clear()
+    yield module, git
+    environment.source_of.cache_clear()
+
+
+def test_commit_of_another_project_is_not_ours(checkout):
+    """A package installed inside somebody's repository does not take its commit for our own."""
+    record = describe_environment()
+    assert record["commit"] is None
+    assert record["source"].startswith("not in a git checkout")
+    refuse_changed_source()  # nothing to compare with
+
+
+def test_changed_code_is_refused_and_told(checkout):
+    module, git = checkout
+    git("add", ".")
     git("commit", "-m", "ours")
+    (module.parent.parent / "README.md").write_text("pages decide no number")
     assert len(describe_environment()["commit"]) == 40
+    assert describe_environment()["source"] == "as committed"
+    refuse_changed_source()
+    (module.parent / "new.py").touch()
+    refuse_changed_source()  # what was loaded when the process began is what runs
+    environment.source_of.cache_clear()
+    with pytest.raises(SettingsError, match=r"src/new\.py.*--allow-dirty"):
+        refuse_changed_source()
+    assert "src/new.py" in describe_environment()["source"]

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from typer import Exit, Option, Typer
 from typer.core import TyperGroup
 
-from dbull.cli import bench, clusters, data, demo, history, learn, map, predict, setup
+from dbull.cli import bench, clusters, data, demo, history, learn, map, paper, predict, setup
 from dbull.cli.exits import exit_codes
 from dbull.cli.output import say
 
@@ -40,7 +40,7 @@ for _command in (
     *(demo.demo, setup.init, learn.learn, learn.watch, predict.predict, predict.preview),
     *(clusters.clusters, clusters.events, clusters.rename, clusters.merge, clusters.retire),
     *(history.history, history.rollback, history.diff, history.prune, history.check),
-    *(predict.report, setup.doctor, bench.bench),
+    *(predict.report, setup.doctor, bench.bench, paper.paper),
 ):
     app.command()(_command)
 app.command("map")(map.map_rows)

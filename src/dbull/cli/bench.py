@@ -2,14 +2,15 @@
 
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from dbull.cli.options import Quiet
+from dbull.cli.options import AllowDirty, Quiet
 from dbull.cli.output import say, show_json, split, terminal_width
 from dbull.cli.progress import follow
-from dbull.errors import SettingsError, check_known
+from dbull.errors import ResultsError, SettingsError, check_known
 
 if TYPE_CHECKING:
     from dbull.experiments.results import Result
@@ -50,6 +51,10 @@ def bench(
             help="Draw what was learned (prototypes, samples, map, training) into pictures/ of each new run.",
         ),
     ] = False,
+    verify: Annotated[
+        Path | None, Option(metavar="DIR", help="Run the result in this folder again, and compare.")
+    ] = None,
+    allow_dirty: AllowDirty = False,
     list_names: Annotated[bool, Option("--list", help="List scenarios and methods, and stop.")] = False,
     as_json: Annotated[bool, Option("--json", help="Same as --format json.")] = False,
     quiet: Quiet = False,
@@ -68,6 +73,11 @@ def bench(
     if list_names:
         _list_names(as_json or style == "json")
         return
+    if verify is not None:
+        if targets or any((seeds, assignments, method_path, label, config, out, table, pictures)):
+            raise SettingsError("--verify runs what its folder says: only --data and --quiet go with it")
+        _verify(verify, data, quiet)
+        return
     if table:
         if any((seeds, assignments, method_path, label, config, out, data, pictures)):
             raise SettingsError(
@@ -80,6 +90,7 @@ def bench(
         for folder in [] if quiet else unfinished:
             say(f"not complete, left out: {folder}", err=True)
     else:
+        from dbull.experiments.environment import refuse_changed_source
         from dbull.experiments.run import bench as run_bench
         from dbull.experiments.settings import parse_seeds, read_config
 
@@ -95,6 +106,8 @@ def bench(
             settings = replace(settings, seeds=parse_seeds(seeds))
         if out is not None:
             settings = replace(settings, out=out)
+        if not allow_dirty:
+            refuse_changed_source()
         runs = follow(lambda told: run_bench(settings, data, pictures=pictures, watch=told), quiet, pictures)
         results = find_results(run.folder for run in runs)[0]
     _show(results, "json" if as_json else style, columns, matrix, score)
@@ -104,6 +117,32 @@ def bench(
         draw_streams(results, figure, score)
         if not quiet:
             say(f"figure: {figure}", err=True)
+
+
+def _verify(folder: Path, data: Path | None, quiet: bool) -> None:
+    """Run a stored result again in a place of its own, and say whether it came out the same."""
+    from dbull.experiments.results import find_results
+    from dbull.experiments.verify import compare, rerun, stored_run
+
+    before = stored_run(folder)
+    with TemporaryDirectory() as place:
+        runs = follow(lambda told: rerun(before, Path(place), data, told), quiet)
+        outcome = compare(before, find_results(run.folder for run in runs)[0][0])
+    made_by = ", ".join(commit[:12] or "code without a commit" for commit in outcome.commits)
+    if outcome.first_difference is None:
+        say(
+            f"{folder}: the same, all scores of {outcome.n_steps} arrivals in every digit (made by {made_by})"
+        )
+        return
+    sides = [
+        f"NMI {100 * final['scores']['nmi_geometric']:.2f}, ARI {100 * final['scores']['ari']:.2f}, "
+        f"{final['n_clusters']} clusters"
+        for final in (outcome.then, outcome.now)
+    ]
+    raise ResultsError(
+        f"{folder} (made by {made_by}) differs from arrival {outcome.first_difference + 1} of "
+        f"{outcome.n_steps} on, by up to {100 * outcome.largest:.2f} points: {sides[0]} then, {sides[1]} now"
+    )
 
 
 def _settings(

@@ -30,6 +30,14 @@ Generation = Annotated[
 ]
 AsJson = Annotated[bool, Option("--json", help="As JSON.")]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="No progress.")]
+AllowDirty = Annotated[
+    bool,
+    Option(
+        "--allow-dirty",
+        envvar="DBULL_ALLOW_DIRTY",
+        help="Run code that is not as committed; the result tells of it.",
+    ),
+]
 
 
 def check_files(model: Path | None, data: Sequence[Path]) -> list[Path]:

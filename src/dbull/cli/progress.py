@@ -11,7 +11,7 @@ from dbull.cli.output import printable, say
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn, TaskID
 
-    from dbull.experiments.run import Learning, RunDone, StepDone, Watch
+    from dbull.experiments.run import Learning, RunDone, RunSkipped, StepDone, Watch
 
 MIB = 2**20
 SECONDS_BETWEEN_LINES = 5.0
@@ -92,24 +92,28 @@ def download_progress(name: str, quiet: bool) -> Iterator[Callable[[int, int], N
 
 
 def follow(
-    start: Callable[["Watch | None"], Iterable["StepDone | RunDone"]], quiet: bool, pictures: bool = False
+    start: Callable[["Watch | None"], Iterable["StepDone | RunDone | RunSkipped"]],
+    quiet: bool,
+    pictures: bool = False,
 ) -> list["RunDone"]:
     """Go through a benchmark, say how it goes, and return the runs that are complete.
 
     It is made by `start`, given who is told how learning goes. If pictures were asked for, a run without any
     is named.
     """
-    from dbull.experiments.run import RunDone
+    from dbull.experiments.run import RunDone, RunSkipped
 
     if quiet:
         return [event for event in start(None) if isinstance(event, RunDone)]
     runs = []
     with _run_bar() if sys.stderr.isatty() else nullcontext() as bar:
-        reporter = _Lines(pictures) if bar is None else _LiveBar(bar, pictures)
+        reporter = _Lines() if bar is None else _LiveBar(bar)
         for event in start(reporter.learning):
             if isinstance(event, RunDone):
                 runs.append(event)
-                reporter.run(event)
+                reporter.run(event, _outcome(event, pictures))
+            elif isinstance(event, RunSkipped):
+                reporter.run(event, event.reason)
             else:
                 reporter.step(event)
     return runs
@@ -118,8 +122,7 @@ def follow(
 class _Lines:
     """A line per run, and one every few seconds in between; fewer about epochs."""
 
-    def __init__(self, pictures: bool) -> None:
-        self._pictures = pictures
+    def __init__(self) -> None:
         self._pace = Pace()
 
     def learning(self, event: "Learning") -> None:
@@ -132,16 +135,16 @@ class _Lines:
             at = f"arrival {step.record['arrival'] + 1}/{step.n_arrivals}"
             say(f"{_name(step)}: {at}, {_state(step)}", err=True)
 
-    def run(self, run: "RunDone") -> None:
+    def run(self, run: "RunDone | RunSkipped", outcome: str) -> None:
         self._pace = Pace()
-        say(f"{_name(run)}: {_outcome(run, self._pictures)}", err=True)
+        say(f"{_name(run)}: {outcome}", err=True)
 
 
 class _LiveBar:
     """A bar for the run under way, one below it for its epochs; finished runs stay as lines above."""
 
-    def __init__(self, bar: "Progress", pictures: bool):
-        self._bar, self._pictures = bar, pictures
+    def __init__(self, bar: "Progress"):
+        self._bar = bar
         self._tasks: dict[str, TaskID] = {}
 
     def learning(self, event: "Learning") -> None:
@@ -161,9 +164,9 @@ class _LiveBar:
         task = self._shown("run", _name(step), step.n_arrivals)
         self._bar.update(task, completed=step.record["arrival"] + 1, state=_state(step))
 
-    def run(self, run: "RunDone") -> None:
+    def run(self, run: "RunDone | RunSkipped", outcome: str) -> None:
         self._remove("epochs", "run")
-        line = f"{_name(run)}: {_outcome(run, self._pictures)}"
+        line = f"{_name(run)}: {outcome}"
         self._bar.console.print(printable(line), highlight=False, markup=False, soft_wrap=True)
 
     def _shown(self, kind: str, title: str = "", total: int | None = None) -> "TaskID":
@@ -207,7 +210,7 @@ def make_bar(*columns: "ProgressColumn") -> "Progress":
     return Progress(*columns, console=Console(stderr=True), transient=True)
 
 
-def _name(event: "Learning | StepDone | RunDone") -> str:
+def _name(event: "Learning | StepDone | RunDone | RunSkipped") -> str:
     return printable(f"{event.scenario} {event.method} seed {event.seed}")
 
 

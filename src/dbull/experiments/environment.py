@@ -4,24 +4,48 @@ import os
 import platform
 import subprocess
 import sys
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from dbull.errors import SettingsError
 from dbull.store.manifest import package_version
 
 PACKAGES = ("dbull", "numpy", "scipy", "scikit-learn", "torch", "umap-learn")
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+# What decides numbers: results, pages and tests may differ from the commit.
+CODE = (":(top)src", ":(top)experiments/*.py", ":(top)pyproject.toml")
+
+
+@dataclass(frozen=True)
+class Source:
+    """The code of this process: the commit of its checkout, and the files that are not as committed."""
+
+    commit: str | None  # None: not in a git checkout of its own
+    changed: tuple[str, ...] = ()
+
+    @property
+    def told(self) -> str:
+        """What a record says of it."""
+        if self.commit is None:
+            return "not in a git checkout: the commit is not known, the version of dbull is all there is"
+        if self.changed:
+            return f"changed since the commit: {', '.join(self.changed)}"
+        return "as committed"
 
 
 def describe_environment() -> dict[str, Any]:
     """Return what may explain a difference between two runs of the same settings."""
     from threadpoolctl import threadpool_info
 
+    source = source_of(Path(__file__).parent)
     return {
         "command": sys.argv,
         "python": platform.python_version(),
         "packages": {name: package_version(name) for name in PACKAGES},
-        "commit": _commit(),
+        "commit": source.commit,
+        "source": source.told,
         "system": platform.platform(),
         "machine": platform.machine(),
         "processor": _processor(),
@@ -62,15 +86,28 @@ class PeakMemory:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def _commit() -> str | None:
-    """Return the commit of a source checkout, "+changes" added when it has been edited.
+def refuse_changed_source() -> None:
+    """Refuse to make results of which nobody could say by which code they were made."""
+    source = source_of(Path(__file__).parent)
+    if source.changed:
+        raise SettingsError(
+            f"the code is not that of its commit ({', '.join(source.changed[:5])}): commit it, so that the "
+            "result names what made it, or give --allow-dirty, which is recorded"
+        )
 
-    None for an installed package, even if it lies inside the repository of another project.
+
+@cache
+def source_of(folder: Path) -> Source:
+    """Return the state of the checkout that a folder of code is of, as it was when first asked.
+
+    A long series of runs has loaded its code at the start; what is edited or committed meanwhile is not what
+    runs. A package that is installed inside the repository of another project has no commit.
     """
-    here = Path(__file__)
-    if _git(here.parent, "ls-files", "--error-unmatch", here.name) is None:
-        return None
-    return _git(here.parent, "describe", "--always", "--abbrev=40", "--dirty=+changes", "--exclude=*")
+    if _git(folder, "ls-files", "--error-unmatch", Path(__file__).name) is None:
+        return Source(None)
+    commit = _git(folder, "rev-parse", "HEAD")
+    listed = _git(folder, "status", "--porcelain", "--untracked-files=all", "--", *CODE) or ""
+    return Source(commit, tuple(line.split(maxsplit=1)[1] for line in listed.splitlines()))
 
 
 def _git(folder: Path, *arguments: str) -> str | None:

@@ -34,7 +34,7 @@ def draw_streams(results: Sequence[Result], target: Path, score: str = "nmi_geom
     check_target(target)
     from matplotlib.figure import Figure
 
-    methods = _by_method(results)
+    methods = by_method(results)
     first = next(iter(methods.values()))[0]
     tasks = sorted({step["task"] for step in first})
     n_panels = len(tasks) + 1
@@ -44,13 +44,11 @@ def draw_streams(results: Sequence[Result], target: Path, score: str = "nmi_geom
     panels = figure.subplots(n_rows, n_columns, squeeze=False).ravel()
     for panel, task in zip(panels, tasks, strict=False):
         for i, (label, runs) in enumerate(methods.items()):
-            _curve(panel, task_curves(runs, task, score), label, i)
-        for position, step in enumerate(first, start=1):
-            if step["task"] == task:  # the arrivals in which the task itself was being learnt
-                panel.axvspan(position - 0.5, position + 0.5, color="0.92", linewidth=0, zorder=0)
+            draw_curve(panel, task_curves(runs, task, score), label, i)
+        shade_task(panel, first, task)
         lowest = min(0.0, *(line.get_ydata().min() for line in panel.get_lines()))  # ARI may be negative
         panel.set(title=f"task {task + 1}", ylim=(lowest - 0.02, 1.02), ylabel=HEADINGS[score])
-    _draw_cluster_counts(panels[len(tasks)], methods, first)
+    draw_cluster_counts(panels[len(tasks)], methods, first)
     for panel in panels[n_panels:]:
         panel.set_axis_off()
     for panel in panels[:n_panels]:
@@ -84,13 +82,20 @@ def save_figure(figure: "Figure", target: Path) -> None:
         figure.savefig(handle, format=target.suffix[1:], dpi=150)
 
 
+def shade_task(panel: "Axes", steps: Sequence[dict[str, Any]], task: int) -> None:
+    """Shade the arrivals in which a task itself was being learnt."""
+    for position, step in enumerate(steps, start=1):
+        if step["task"] == task:
+            panel.axvspan(position - 0.5, position + 0.5, color="0.92", linewidth=0, zorder=0)
+
+
 def task_curves(runs: Sequence[Sequence[dict[str, Any]]], task: int, score: str) -> NDArray[np.float64]:
     """Return the score of one task's held-out data after each arrival, (seeds, arrivals), NaN until met."""
     values = [[step["tasks"].get(str(task), {}).get(score, np.nan) for step in steps] for steps in runs]
     return np.array(values, dtype=np.float64)
 
 
-def _by_method(results: Sequence[Result]) -> dict[str, list[list[dict[str, Any]]]]:
+def by_method(results: Sequence[Result]) -> dict[str, list[list[dict[str, Any]]]]:
     """Read the steps of every run; refuse runs that cannot share a figure."""
     if not results:
         raise ResultsError("there are no complete results to draw")
@@ -106,7 +111,7 @@ def _by_method(results: Sequence[Result]) -> dict[str, list[list[dict[str, Any]]
     return methods
 
 
-def _curve(panel: "Axes", values: NDArray[np.float64], label: str, index: int) -> None:
+def draw_curve(panel: "Axes", values: NDArray[np.float64], label: str, index: int) -> None:
     """Draw mean and standard error over the first axis, from the first arrival that has a value."""
     n_arrivals = values.shape[1]
     known = ~np.isnan(values).any(axis=0)
@@ -121,13 +126,14 @@ def _curve(panel: "Axes", values: NDArray[np.float64], label: str, index: int) -
         panel.fill_between(at, mean - error, mean + error, color=colour, alpha=0.2, linewidth=0)
 
 
-def _draw_cluster_counts(
+def draw_cluster_counts(
     panel: "Axes", methods: dict[str, list[list[dict[str, Any]]]], first: Sequence[dict[str, Any]]
 ) -> None:
+    """Draw the number of clusters after each arrival beside that of true classes."""
     for i, (label, runs) in enumerate(methods.items()):
         counts = np.array([[step["n_clusters"] for step in run] for run in runs], dtype=np.float64)
         seeds = f"{len(runs)} seed{'s' if len(runs) > 1 else ''}"
-        _curve(panel, counts, f"{label}, {seeds}", i)
+        draw_curve(panel, counts, f"{label}, {seeds}", i)
     at = np.arange(1, len(first) + 1)
     truth = [step["n_classes"] for step in first]
     panel.step(at, truth, where="mid", color="0.2", linestyle="--", linewidth=1.6, label="true classes seen")

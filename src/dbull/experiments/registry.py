@@ -135,7 +135,7 @@ def resolve(
         raise SettingsError(
             f"{choice.label} needs a value for {missing[0]!r}: give it with --set {missing[0]}=..."
         )
-    told = None if told_as is None else true_k, getattr(method_class, "watched_as", None)
+    told = None if told_as is None else true_k, listener_of(entry.path)
     return ResolvedMethod(choice.label, entry.path, parameters, pca_dims or None, seed, *told, entry.warm)
 
 
@@ -156,6 +156,12 @@ def build(method: ResolvedMethod, watch: Callable[[Any], object] | None = None) 
     from dbull.experiments.baselines import FirstArrivalPCA  # needs scikit-learn, which is slow to import
 
     return FirstArrivalPCA(learner, method.pca_dims, method.seed)
+
+
+def listener_of(path: str) -> str | None:
+    """Return the parameter of a class that takes a listener, None if it has none."""
+    watched_as: str | None = getattr(_load(path), "watched_as", None)
+    return watched_as
 
 
 def _load(path: str) -> Any:

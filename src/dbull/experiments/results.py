@@ -2,10 +2,11 @@
 
 ==================  ==========================================================================
 settings.json       what decides the numbers: scenario with fingerprint, method, parameters, seed
-environment.json    what may explain a difference: versions, machine, threads, commit
+environment.json    what may explain a difference: commit, versions, machine, threads
 steps.jsonl         one line per arrival: every score; the same bytes on every run
 timings.jsonl       one line per arrival: seconds, and warnings the method gave
 final.json          final scores, score matrices, cost; its presence means the run is complete
+generated.npz       images of the clusters after each task, where a method can make them
 pictures/           what was learned, if asked for; may be deleted
 ==================  ==========================================================================
 """
@@ -150,6 +151,20 @@ def find_results(folders: Iterable[Path]) -> tuple[list[Result], list[Path]]:
             else:
                 unfinished.append(folder)
     return results, unfinished
+
+
+def commits_of(result: Result) -> tuple[str, ...]:
+    """Return the commits that made a run, "" for code that has none or was not as committed.
+
+    There is one for each start with other code, after an interruption; the last has made all of it again.
+    """
+    starts = sorted(result.folder.glob("environment*.json"), key=lambda path: (len(path.name), path.name))
+    told = [_read_json(path) for path in starts]
+    clean = [
+        str(one.get("commit") or "") if one.get("source", "as committed") == "as committed" else ""
+        for one in told
+    ]
+    return tuple(dict.fromkeys("" if commit.endswith("+changes") else commit for commit in clean))
 
 
 def read_steps(result: Result) -> list[Record]:

@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from dbull.data import Scenario, scenario, scenario_names
 from dbull.errors import MethodError, SettingsError, check_known
 from dbull.experiments.environment import PeakMemory, describe_environment
 from dbull.experiments.figures import check_matplotlib
+from dbull.experiments.generated import Generated
 from dbull.experiments.pictures import can_be_pictured, draw_pictures
 from dbull.experiments.registry import ResolvedMethod, build, resolve
 from dbull.experiments.results import RunFolder
@@ -53,6 +54,13 @@ class StepDone(_Event):
     n_arrivals: int
     record: dict[str, Any]
     replayed: bool  # an earlier, interrupted run had written this very step
+
+
+@dataclass(frozen=True)
+class RunSkipped(_Event):
+    """A run of many that was not made; the others go on."""
+
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -102,10 +110,25 @@ def run(
     An interrupted run is replayed from the start, since a method's state is its own affair, and every score
     the interrupted run had written must come out the same to the byte.
     """
-    scorer = Scorer(stream)
     # Rows of other data than grey images have no shape that a method could use.
     grey = stream.kind == "images" and len(stream.sample_shape) == 2
-    method = resolve(choice, stream.seed, scorer.true_k, stream.sample_shape if grey else None)
+    shape = stream.sample_shape if grey else None
+    method = resolve(choice, stream.seed, Scorer(stream).true_k, shape)
+    given = tuple(choice.parameters)
+    yield from run_resolved(stream, method, out, set_by_user=given, pictures=pictures, watch=watch)
+
+
+def run_resolved(
+    stream: Scenario,
+    method: ResolvedMethod,
+    out: Path,
+    *,
+    set_by_user: tuple[str, ...] = (),
+    pictures: bool = False,
+    watch: Watch | None = None,
+) -> Iterator[StepDone | RunDone]:
+    """Run a method of which everything is decided."""
+    scorer = Scorer(stream)
     which, n_arrivals = (stream.name, method.label, stream.seed), len(stream.arrivals)
 
     def tell(progress: Any) -> None:
@@ -113,20 +136,25 @@ def run(
             watch(Learning(*which, learner.n_learnt, n_arrivals, progress))
 
     built = build(method, tell)
-    learner = _Learner(built, method.label, n_arrivals, set_by_user=tuple(choice.parameters))
+    learner = _Learner(built, method.label, n_arrivals, set_by_user=set_by_user)
     path = run_folder(out, *which)
     described = _settings_record(stream, method, learner.way)
     with RunFolder.open(path, described, describe_environment()) as folder:
         was_done = folder.finished
         if not was_done:
-            peak = PeakMemory()
+            peak, started = PeakMemory(), process_time()
             steps = []
             if method.warm:
                 learner.pretrain(stream.domain())
+            generated = Generated(stream) if can_be_pictured(built) else None
             for step in _steps(stream, learner, scorer, folder):
                 steps.append(step.record)
+                if generated is not None and scorer.ends_phase(len(steps) - 1):
+                    generated.add(built, step.record["task"])
                 yield step
-            folder.finish({**final_record(steps), "cost": _cost(folder, peak)})
+            if generated is not None:
+                generated.save(path)
+            folder.finish({**final_record(steps), "cost": _cost(folder, peak, process_time() - started)})
         drawn: list[Path] = []
         if pictures and not was_done and can_be_pictured(built):
             # After the final record: a picture that cannot be written must not cost the scores.
@@ -269,13 +297,14 @@ def _for_json(value: Any) -> Any:
     return f"<{type(value).__qualname__}>"
 
 
-def _cost(folder: RunFolder, peak: PeakMemory) -> dict[str, Any]:
+def _cost(folder: RunFolder, peak: PeakMemory, cpu_seconds: float) -> dict[str, Any]:
     timings = folder.timings()
     learn, predict = (sum(one[f"{verb}_seconds"] for one in timings) for verb in ("learn", "predict"))
     return {
         "seconds": learn + predict,
         "learn_seconds": learn,
         "predict_seconds": predict,
+        "cpu_seconds": cpu_seconds,  # of the whole run, which a restart makes again; a busy machine adds none
         "peak_memory_bytes": peak.bytes(),
         "peak_memory_scope": peak.scope,
         "starts": folder.n_starts(),

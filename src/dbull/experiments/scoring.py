@@ -35,6 +35,11 @@ class Scorer:
         """Tasks met up to and including an arrival, in ascending order."""
         return sorted(set(self._arrival_tasks[: arrival + 1]))
 
+    def ends_phase(self, arrival: int) -> bool:
+        """Whether the next arrival is of another task, or there is none."""
+        tasks = self._arrival_tasks
+        return arrival + 1 == len(tasks) or tasks[arrival + 1] != tasks[arrival]
+
     def held_out_rows(self, arrival: int) -> NDArray[np.float32]:
         """Rows, without labels, of the held-out data of all tasks seen, task after task."""
         return np.concatenate([part.x for part in self._seen(arrival)])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from dbull.errors import check_known
 from dbull.experiments.registry import build, resolve
 from dbull.experiments.settings import MethodChoice
+from dbull.experiments.sheet import Sheet, latex, markdown
 from dbull.experiments.summary import COUNTS, PLAIN, Row, Summary
 
 if TYPE_CHECKING:
@@ -60,9 +61,8 @@ def render(rows: Sequence[Row], style: str, what: str = "scores", width: int | N
     body = [[row.scenario, *_cells(row)] for row in rows]
     for cells in body:  # matrices of scenarios with fewer tasks
         cells.extend([""] * (len(head) - len(cells)))
-    if style == "latex":
-        return _latex(head, body)
-    return _markdown([head, ["---", "---", *["---:"] * (len(head) - 2)], *body])
+    sheet = Sheet(head, body)
+    return latex(sheet) if style == "latex" else markdown(sheet)
 
 
 def capabilities_of(name: str) -> "Capabilities | None":
@@ -74,13 +74,13 @@ def capabilities_of(name: str) -> "Capabilities | None":
 
 def capability_table(names: Sequence[str] = PAPER_METHODS) -> str:
     """Return a Markdown table of the methods that declare their capabilities; those of the paper, usually."""
-    lines = [["method", *CAPABILITIES.values()], ["---", *[":---:"] * len(CAPABILITIES)]]
+    body = []
     for name in names:
         declared = capabilities_of(name)
         if declared is not None:
             marks = ["yes" if getattr(declared, column) else "no" for column in CAPABILITIES]
-            lines.append([f"`{name}`", *marks])
-    return _markdown(lines)
+            body.append([f"`{name}`", *marks])
+    return markdown(Sheet(["method", *CAPABILITIES.values()], body, n_text=1, centred=True))
 
 
 def _heading(column: str) -> str:
@@ -135,14 +135,3 @@ def _parts(widths: Sequence[int], limit: int | None) -> list[list[int]]:
         parts[-1].append(i)
         used += 2 + width
     return parts
-
-
-def _markdown(lines: list[list[str]]) -> str:
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
-
-
-def _latex(head: list[str], body: list[list[str]]) -> str:
-    escaped = [[cell.replace("_", r"\_").replace("%", r"\%") for cell in cells] for cells in [head, *body]]
-    names, *lines = [" & ".join(cells) + r" \\" for cells in escaped]
-    begin = rf"\begin{{tabular}}{{ll{'r' * (len(head) - 2)}}}"
-    return "\n".join([begin, r"\hline", names, r"\hline", *lines, r"\hline", r"\end{tabular}"])

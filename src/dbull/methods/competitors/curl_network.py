@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from dbull.nets.linear import linear, through
 from dbull.nets.vae import MAX_LOG_VAR, MIN_LOG_VAR, VAE
 from dbull.probability.gaussian import kl
 
@@ -99,11 +100,11 @@ class CurlNetwork(nn.Module):
     def posterior(self, inputs: Tensor) -> Posterior:
         """Return q(y, z | x)."""
         n, n_dims = self.n_active, self.prior_means.shape[1]
-        hidden = self.vae.trunk(inputs.to(self.prior_means.device))
+        hidden = through(self.vae.trunk, inputs.to(self.prior_means.device))
         log_q = torch.log_softmax(self.class_head(hidden)[:, :n], dim=1)
         some = slice(n * n_dims)
-        mean = nn.functional.linear(hidden, self.mean_weight[some], self.mean_bias[some])
-        log_var = nn.functional.linear(hidden, self.log_var_weight[some], self.log_var_bias[some])
+        mean = linear(hidden, self.mean_weight[some], self.mean_bias[some])
+        log_var = linear(hidden, self.log_var_weight[some], self.log_var_bias[some])
         shape = (n, n_dims)
         return Posterior(
             log_q, mean.unflatten(1, shape), log_var.clamp(MIN_LOG_VAR, MAX_LOG_VAR).unflatten(1, shape)
@@ -137,7 +138,7 @@ class CurlNetwork(nn.Module):
         log_q = torch.log_softmax(q.log_q.masked_fill(~kept, -torch.inf), dim=1)
         row, component = kept.nonzero(as_tuple=True)
         z = q.mean[row, component] + torch.exp(0.5 * q.log_var[row, component]) * noise[row, component]
-        reconstruction = self.vae.likelihood.log_prob(self.vae.decode(z), values[row])
+        reconstruction = self.vae.likelihood.log_prob(through(self.vae.decoder, z), values[row])
         gain = reconstruction - self.divergence(q)[row, component] - log_q[row, component]
         weighted = log_q[row, component].exp() * gain
         return values.new_zeros(len(values)).index_add(0, row, weighted) - math.log(self.n_active)
@@ -146,7 +147,7 @@ class CurlNetwork(nn.Module):
         """Return each row's bound if it is of one component, plus the log of q for it; noise (N, D)."""
         q = self.posterior(inputs)
         z = q.mean[:, component] + torch.exp(0.5 * q.log_var[:, component]) * noise
-        reconstruction = self.vae.likelihood.log_prob(self.vae.decode(z), values)
+        reconstruction = self.vae.likelihood.log_prob(through(self.vae.decoder, z), values)
         return reconstruction - self.divergence(q)[:, component] + q.log_q[:, component]
 
     @torch.no_grad()
@@ -176,4 +177,4 @@ class CurlNetwork(nn.Module):
         noise = torch.randn(n_rows, self.prior_means.shape[1], generator=generator).to(device)
         which = which.to(device)
         z = self.prior_means[which] + torch.exp(0.5 * self.prior_log_vars[which]) * noise
-        return self.vae.likelihood.mean(self.vae.decode(z))
+        return self.vae.likelihood.mean(through(self.vae.decoder, z))
