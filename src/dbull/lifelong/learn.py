@@ -29,7 +29,7 @@ from dbull.lifelong.neighbourhood import (
     islands_of,
     lay_out,
 )
-from dbull.lifelong.novelty import Triage, sort_rows
+from dbull.lifelong.novelty import Triage, bounds_novelty, sort_rows
 from dbull.lifelong.past import Past
 from dbull.lifelong.settings import (
     ALONE_SHARE,
@@ -71,6 +71,10 @@ def learn(
     parts = Triage.all_near(len(rows), 1.0) if first else sort_rows(state, all_inputs, s.past.outlier_std)
     values, inputs = _taken(all_values, parts.near), _taken(all_inputs, parts.near)
     clock = Clock()
+    bounds = None
+    if not first and learns and s.past.by_bounds:
+        bounds, novel = bounds_novelty(state, all_values, all_inputs)
+        parts = replace(parts, novel_share=novel, near_novel_share=novel)
 
     # past
     past = None if first else Past(state, s.past.replay if learns else "none", generator)
@@ -127,6 +131,10 @@ def learn(
             yield from represent(trainer, schedule, clock, before.frozen(trainer.device), origins)
         else:
             yield from represent(trainer, schedule, clock)
+        if _untrained(state) and s.training.one_epochs > 0:
+            one = CodeMixture.of_one(codes_now())
+            more = replace(schedule, epochs=s.training.one_epochs)
+            yield from represent(trainer, more, clock, one.frozen(trainer.device))
         fit = yield from _alternate(trainer, schedule, clock, fit, follow, s.past)
         if data.places is not None:
             fit = fit.without_thin(codes_now())
@@ -170,6 +178,7 @@ def learn(
         parts.novel_share if alone <= ALONE_SHARE else max(alone, parts.novel_share or 0.0),
         len(inputs),
         encode_rows(state.vae, all_inputs[parts.outliers])[0],
+        None if bounds is None else bounds[order],
         changed_columns,
     )
     state, report = fold_in(state, fit, arrival, s, generator)

@@ -29,6 +29,7 @@ class TrainingSettings:
     """How long and how fast the networks are trained, and what holds their codes."""
 
     epochs: int = 0  # on the first data set, before the first search for clusters
+    one_epochs: int = 0  # after these, under one component
     joint_epochs: int = 1  # alternation of networks and mixture, at most
     stacked_epochs: int = 0  # layer-wise denoising before everything else, per layer
     novel_epochs: int = 40  # after the first data set, if much of what arrives is new
@@ -90,6 +91,11 @@ class PastSettings:
     origins: bool = False  # whether decoded rows stay with the component that they were drawn from
 
     @property
+    def by_bounds(self) -> bool:
+        """Whether strangeness is told by the bounds of rows, because nothing is kept of their inputs."""
+        return self.novelty and self.replay == "decoded"
+
+    @property
     def outlier_std(self) -> float:
         """Standard deviations below the usual score at which a row does not count."""
         return OUTLIER_STD if self.novelty else math.inf
@@ -114,6 +120,7 @@ class Recipe:
     hidden_dims: tuple[int, ...] = (256, 256)
     latent_dim: int = 5
     epoch_range: tuple[int, int] = (10, 150)  # fewest and most epochs before the first search
+    one_epochs: int = 0  # most epochs after these, under one component, where few rows are few steps
     front_end: bool = False
     augment: bool = False
     likelihood: str | None = None  # None: by the kind of data
@@ -126,8 +133,10 @@ PAPER = Recipe(
     LearnSettings(
         TrainingSettings(
             joint_epochs=8,
-            novel_epochs=0,
-            novel_joint_epochs=8,
+            novel_epochs=60,
+            novel_joint_epochs=4,
+            familiar_epochs=0,
+            familiar_joint_epochs=2,
             joint_births=False,
             batch_size=256,
             learning_rate=1e-3,
@@ -136,7 +145,7 @@ PAPER = Recipe(
             consistency=0.0,
         ),
         GraphSettings(join=0.0),
-        PastSettings(replay="decoded", n_replay=100, novelty=False, redraw=True, origins=True),
+        PastSettings(replay="decoded", n_replay=100, redraw=True, origins=True),
         FitSettings(pooling=0.03),
     ),
     hidden_dims=(500, 500, 2000),
@@ -144,6 +153,7 @@ PAPER = Recipe(
     epoch_range=(25, 50),
     augment=True,
     evidence_power=0.6,
+    one_epochs=150,
 )
 # As printed, Appendix C included; what is not printed (epochs, steps of a search) is as above.
 PAPER_LITERAL = replace(
@@ -151,6 +161,8 @@ PAPER_LITERAL = replace(
     settings=LearnSettings(
         replace(
             PAPER.settings.training,
+            novel_epochs=0,
+            novel_joint_epochs=8,
             batch_size=1500,
             joint_learning_rate=2e-3,
             decay=0.9,
@@ -166,6 +178,7 @@ PAPER_LITERAL = replace(
     augment=False,
     likelihood="gaussian-learned",
     evidence_power=None,
+    one_epochs=0,
     literal=True,
 )
 IMAGES_LITERAL = replace(
@@ -202,7 +215,8 @@ def evidence_for(n_rows: int, n_dims: int, power: float) -> str | float:
     """
     if n_rows >= FULL_ROWS:
         return "auto"
-    return default_evidence(n_dims, 1) * (n_rows / FULL_ROWS) ** power
+    share: float = (n_rows / FULL_ROWS) ** power
+    return share * default_evidence(n_dims, 1)
 
 
 def replay_for(n_rows: int, past: PastSettings) -> int:

@@ -148,7 +148,10 @@ def learn_settings(model: DBULL, n_rows: int, recipe: Recipe, state: LearnerStat
         warnings.warn("n_neighbours is called n_neighbors now.", FutureWarning, stacklevel=5)
         graph = replace(graph, n_neighbors=int(model.n_neighbours))
     if model.epochs == "auto":
-        training = replace(training, epochs=epochs_for(n_rows, training.batch_size, *recipe.epoch_range))
+        least, most = recipe.epoch_range
+        epochs = epochs_for(n_rows, training.batch_size, least, most)
+        beyond = epochs_for(n_rows, training.batch_size, least, most + recipe.one_epochs) - epochs
+        training = replace(training, epochs=epochs, one_epochs=beyond)
     if model.freeze == "auto":
         training = replace(training, freeze=state.n_pretrain_rows > 0)
     if model.n_replay == "auto":
