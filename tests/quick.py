@@ -26,7 +26,7 @@ def quick_learning() -> Iterator[None]:
                 training=replace(learned.training, **EPOCHS),
                 mixture=replace(learned.mixture, search=search),
             )
-            quick = replace(recipe, settings=settings, epoch_range=(2, 2), one_epochs=0)
+            quick = replace(recipe, settings=settings, epoch_range=(2, 2))
             patch.setitem(RECIPES, key, quick)
         patch.setattr(dp_mixture, "SearchSettings", partial(SearchSettings, second_chances=0))
         yield

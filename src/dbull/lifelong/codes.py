@@ -12,7 +12,7 @@ from dbull.lifelong.objective import FrozenMixture
 from dbull.mixture.memory import StatsMemory
 from dbull.mixture.moves import MoveRecord
 from dbull.mixture.posterior import MixturePosterior, global_step
-from dbull.mixture.prior import MixturePrior, adapted_prior
+from dbull.mixture.prior import MixturePrior
 from dbull.mixture.search import fit_data_set
 from dbull.mixture.settings import FitSettings
 from dbull.mixture.stats import SufficientStats
@@ -41,14 +41,6 @@ class CodeMixture:
         rows = torch.zeros(0, memory.n_components)
         posterior = global_step(prior, memory.total)
         return cls(memory, prior, posterior, 0.0, torch.zeros(0, dtype=torch.int64), rows)
-
-    @classmethod
-    def of_one(cls, points: Points) -> CodeMixture:
-        """Return the mixture of one component, which has all rows."""
-        memory = StatsMemory.empty(points.n_dims)
-        memory.add_components(1)
-        memory.refill([summarize(torch.zeros(len(points), 1, dtype=torch.float64), points)])
-        return cls.of_past(memory, adapted_prior(memory.total))
 
     @property
     def holders(self) -> Tensor:

@@ -131,10 +131,6 @@ def learn(
             yield from represent(trainer, schedule, clock, before.frozen(trainer.device), origins)
         else:
             yield from represent(trainer, schedule, clock)
-        if _untrained(state) and s.training.one_epochs > 0:
-            one = CodeMixture.of_one(codes_now())
-            more = replace(schedule, epochs=s.training.one_epochs)
-            yield from represent(trainer, more, clock, one.frozen(trainer.device))
         fit = yield from _alternate(trainer, schedule, clock, fit, follow, s.past)
         if data.places is not None:
             fit = fit.without_thin(codes_now())

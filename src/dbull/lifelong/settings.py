@@ -29,7 +29,6 @@ class TrainingSettings:
     """How long and how fast the networks are trained, and what holds their codes."""
 
     epochs: int = 0  # on the first data set, before the first search for clusters
-    one_epochs: int = 0  # after these, under one component
     joint_epochs: int = 1  # alternation of networks and mixture, at most
     stacked_epochs: int = 0  # layer-wise denoising before everything else, per layer
     novel_epochs: int = 40  # after the first data set, if much of what arrives is new
@@ -120,7 +119,6 @@ class Recipe:
     hidden_dims: tuple[int, ...] = (256, 256)
     latent_dim: int = 5
     epoch_range: tuple[int, int] = (10, 150)  # fewest and most epochs before the first search
-    one_epochs: int = 0  # most epochs after these, under one component, where few rows are few steps
     front_end: bool = False
     augment: bool = False
     likelihood: str | None = None  # None: by the kind of data
@@ -153,7 +151,6 @@ PAPER = Recipe(
     epoch_range=(25, 50),
     augment=True,
     evidence_power=0.6,
-    one_epochs=150,
 )
 # As printed, Appendix C included; what is not printed (epochs, steps of a search) is as above.
 PAPER_LITERAL = replace(
@@ -178,7 +175,6 @@ PAPER_LITERAL = replace(
     augment=False,
     likelihood="gaussian-learned",
     evidence_power=None,
-    one_epochs=0,
     literal=True,
 )
 IMAGES_LITERAL = replace(

@@ -148,10 +148,7 @@ def learn_settings(model: DBULL, n_rows: int, recipe: Recipe, state: LearnerStat
         warnings.warn("n_neighbours is called n_neighbors now.", FutureWarning, stacklevel=5)
         graph = replace(graph, n_neighbors=int(model.n_neighbours))
     if model.epochs == "auto":
-        least, most = recipe.epoch_range
-        epochs = epochs_for(n_rows, training.batch_size, least, most)
-        beyond = epochs_for(n_rows, training.batch_size, least, most + recipe.one_epochs) - epochs
-        training = replace(training, epochs=epochs, one_epochs=beyond)
+        training = replace(training, epochs=epochs_for(n_rows, training.batch_size, *recipe.epoch_range))
     if model.freeze == "auto":
         training = replace(training, freeze=state.n_pretrain_rows > 0)
     if model.n_replay == "auto":
