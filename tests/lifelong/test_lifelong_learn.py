@@ -442,8 +442,7 @@ def test_replayed_rows_are_drawn_anew_each_epoch(rows, monkeypatch):
     def redraw():
         inputs = torch.full((n_replayed, first.inputs.shape[1]), 100.0 + len(draws))
         draws.append(inputs)
-        kept, none = torch.full((n_replayed, 2), 7.0), torch.zeros(n_replayed)
-        return Replay(inputs, inputs[:, :0], kept, none, none, False)
+        return Replay(inputs, inputs[:, :0], torch.full((n_replayed, 2), 7.0), torch.zeros(n_replayed), False)
 
     trainer.rows = replace(data, redraw=redraw)
     seen, codes, encode, decode = [], [], trainer.vae.encode_mean, trainer.vae.decode

@@ -1,18 +1,18 @@
 """The paper's objective on streams, corrected and as printed."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
 
 from dbull import DBULL
-from dbull.lifelong.codes import CodeMixture
 from dbull.lifelong.learn import _joint_rate
-from dbull.lifelong.past import Past
 from dbull.lifelong.settings import FULL_ROWS, RECIPES, evidence_for
+from dbull.lifelong.training import Trainer
 from dbull.methods.dbull_choices import choose, choose_again
 from dbull.mixture.prior import paper_prior
 from dbull.mixture.settings import default_evidence
-from dbull.probability.normal_wishart import expected_covariance
 from synthetic import gaussian_clusters
 
 NETWORKS = {
@@ -144,33 +144,22 @@ def test_what_is_usual_adds_up_and_is_stored(data, pair, tmp_path):
     assert sum(scale.n_rows for scale in model.state_.calibrations.values()) == 600
 
 
-def test_replayed_rows_are_those_of_the_component_they_were_drawn_from(pair):
-    state = pair.state_
-    past = Past(state, "decoded", torch.Generator().manual_seed(0))
-    settings = choose_again(pair, state, 300)[0].past
-    replay = past.replay(settings, torch.Generator().manual_seed(1))
-    fit = CodeMixture.of_past(state.memory.coarse(), state.prior)
-    drawn = fit.responsibilities_of(replay.components)
-    assert torch.equal(drawn.sum(1), torch.ones(len(replay)))
-    # Decoded and encoded again, nearly all are nearest to where they came from.
-    ids = torch.tensor(state.memory.ids)
-    again = fit.responsibilities_with(replay.codes.double()).argmax(1)
-    assert float((ids[again] == replay.components).double().mean()) > 0.95
-    assert torch.equal(ids[drawn.argmax(1)], replay.components)
+def test_replayed_rows_are_drawn_anew_each_epoch(data, pair, monkeypatch):
+    """The networks see others in each epoch, as many; those in memory stay."""
+    X, y = data
+    seen = []
+    epoch = Trainer.epoch
 
+    def watched(self, *given):
+        seen.append(self.rows)
+        return epoch(self, *given)
 
-def test_new_rows_start_in_a_component_as_broad_as_the_past(pair):
-    state = pair.state_
-    fit = CodeMixture.of_past(state.memory.coarse(), state.prior)
-    broad = fit.before_births(7)
-    assert broad.responsibilities.shape == (7, state.memory.n_components + 1)
-    assert torch.equal(broad.responsibilities.argmax(1), torch.full((7,), state.memory.n_components))
-    total = state.memory.overall
-    n_rows = total.counts.sum()
-    mean = total.sum_z.sum(0) / n_rows
-    spread = total.sum_zz.sum(0) / n_rows - torch.outer(mean, mean)
-    found = broad.posterior.components
-    torch.testing.assert_close(found.mean[-1], mean, rtol=0.05, atol=0.05)
-    torch.testing.assert_close(
-        expected_covariance(found)[-1], spread, rtol=0.1, atol=0.05 * float(spread.max())
-    )
+    monkeypatch.setattr(Trainer, "epoch", watched)
+    pair.preview(X[y >= 2])
+    present, replayed = seen[0].n_present, len(seen[0].kept_codes)
+    assert present == 300
+    assert replayed == 100 * pair.n_clusters_
+    for before, after in pairwise(seen):
+        assert torch.equal(before.inputs[:present], after.inputs[:present])
+        assert before.inputs.shape == after.inputs.shape
+        assert not torch.equal(before.inputs[present:], after.inputs[present:])

@@ -54,25 +54,6 @@ class CodeMixture:
         behind = local_step(self.posterior, Points.from_rows(more)).exp()
         return torch.cat([self.responsibilities, behind.to(torch.float32)])
 
-    def responsibilities_of(self, origins: Tensor) -> Tensor:
-        """Return the responsibilities of the rows and, behind them, of rows drawn from components by id."""
-        drawn_from = origins[:, None] == torch.tensor(self.memory.ids)
-        return torch.cat([self.responsibilities, drawn_from.to(torch.float32)])
-
-    def before_births(self, n_rows: int) -> CodeMixture:
-        """Return the mixture in which `n_rows` rows belong to one component as broad as all of the past."""
-        everything = self.memory.overall.each(lambda part: part.sum(0, keepdim=True))
-        memory = self.memory.coarse()
-        memory.add_components(1)
-        total = self.memory.overall.concat(everything)
-        responsibilities = torch.zeros(n_rows, memory.n_components)
-        responsibilities[:, -1] = 1.0
-        labels = torch.full((n_rows,), memory.n_components - 1)
-        posterior = global_step(self.prior, total)
-        return replace(
-            self, memory=memory, posterior=posterior, labels=labels, responsibilities=responsibilities
-        )
-
     def frozen(self, device: torch.device | str) -> FrozenMixture:
         """Return the mixture as the networks see it."""
         return FrozenMixture.of(self.posterior, device)

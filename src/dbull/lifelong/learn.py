@@ -35,7 +35,6 @@ from dbull.lifelong.settings import (
     ALONE_SHARE,
     NOVEL_SHARE,
     LearnSettings,
-    PastSettings,
     Schedule,
     TrainingSettings,
 )
@@ -89,7 +88,8 @@ def learn(
     # graph
     data = TrainingRows.of(values, inputs, replay, state.vae.shape.latent_dim)
     if past is not None and replay is not None and (s.training.consistency or s.past.redraw):
-        data = replace(data, redraw=partial(past.replay, s.past, generator, values=s.past.redraw))
+        draw = partial(past.replay, s.past, generator, values=s.past.redraw)
+        data = replace(data, redraw=draw, anew=s.past.redraw)
     graph = None
     drawn_together = s.graph.join > 0 or (s.training.neighbourhood > 0 and learns)
     if drawn_together and len(inputs) > 0 and len(data.inputs) > 1:  # one row alone has no neighbour
@@ -119,19 +119,8 @@ def learn(
 
         if _untrained(state):
             yield from layer_by_layer(trainer, clock)
-        if past is not None and s.past.origins and schedule.epochs > 0:
-            # What arrives belongs to nothing yet; what is replayed, to where it was drawn from.
-            before = fit.before_births(len(inputs))
-
-            def origins() -> Tensor:
-                if s.past.redraw:
-                    trainer.redraw()
-                return before.responsibilities_of(trainer.rows.origins)
-
-            yield from represent(trainer, schedule, clock, before.frozen(trainer.device), origins)
-        else:
-            yield from represent(trainer, schedule, clock)
-        fit = yield from _alternate(trainer, schedule, clock, fit, follow, s.past)
+        yield from represent(trainer, schedule, clock)
+        fit = yield from _alternate(trainer, schedule, clock, fit, follow)
         if data.places is not None:
             fit = fit.without_thin(codes_now())
         if first and s.training.joint_births and schedule.joint_epochs > 0:
@@ -261,25 +250,18 @@ def _alternate(
     clock: Clock,
     fit: CodeMixture,
     follow: Callable[[CodeMixture, bool], CodeMixture],
-    past: PastSettings,
 ) -> Generator[Progress, None, CodeMixture]:
     """Train the networks under the mixture and the mixture on the codes, until neither changes much."""
     s, n_epochs, before = trainer.settings, schedule.joint_epochs, None
     fit = follow(fit, len(fit.labels) == 0)  # unless clusters were sought before
     yield _progress(clock, "search", fit)
     for epoch in range(n_epochs):
-        if past.redraw:
-            trainer.redraw()
-        shown_as = None  # those of the input as it is shown
-        if past.origins:
-            shown_as = fit.responsibilities_of(trainer.rows.origins)
-        elif trainer.augment is not None:
-            # Responsibilities of the clean rows: those of changed ones would follow the change.
-            shown_as = fit.responsibilities_with(trainer.encode_replayed())
+        trainer.redraw()
         terms = trainer.epoch(
             lambda part: _joint_rate(s, epoch, part, n_epochs),  # noqa: B023
             fit.frozen(trainer.device),
-            shown_as,
+            # Responsibilities of the clean rows: those of changed ones would follow the change.
+            fit.responsibilities_with(trainer.encode_replayed()) if trainer.augment is not None else None,
         )
         fit = follow(fit, s.joint_births)
         yield _progress(clock, "joint", fit, epoch, n_epochs, terms=terms)

@@ -171,7 +171,6 @@ class Replay:
     values: Tensor  # (R, d) what the snapshot decodes them to
     codes: Tensor  # (R, D) where the snapshot encodes them
     clusters: Tensor  # (R,) ids
-    components: Tensor  # (R,) ids of those that they were drawn from
     from_values: bool  # whether inputs are those of the values, so that values may be augmented
 
     def __len__(self) -> int:
@@ -235,7 +234,7 @@ class Past:
         far = [i in self.imprints and self.imprints[i].is_far for i in self.ids]
         weights = weights.masked_fill(torch.tensor(far), 0.0)
         groups = [self.cluster_of == c for c in self.cluster_of.unique()] if per_cluster else [weights > 0]
-        parts, clusters, origins = [], [], []
+        parts, clusters = [], []
         for group in groups:
             share = torch.where(group, weights, 0.0)
             if not bool(share.any()):
@@ -245,7 +244,6 @@ class Past:
                 if n > 0:
                     parts.append(self.rows_of(component, n, generator))
                     clusters += [int(self.cluster_of[component])] * n
-                    origins += [self.ids[component]] * n
         if not parts:
             return None
         inputs = torch.cat([part[0] for part in parts])
@@ -254,8 +252,7 @@ class Past:
         described = torch.cat(decoded) if decoded else inputs[:, :0]
         if values and not decoded:
             described = decode_codes(self.vae, codes)
-        named = torch.tensor(clusters), torch.tensor(origins)
-        return Replay(inputs, described, codes.to(torch.float32), *named, bool(decoded))
+        return Replay(inputs, described, codes.to(torch.float32), torch.tensor(clusters), bool(decoded))
 
     def carried(self, vae: VAE) -> SufficientStats:
         """Return the statistics of the past in the coordinates of the encoder as it is now."""

@@ -87,7 +87,6 @@ class PastSettings:
     carry: bool = True  # whether the statistics of the past follow the encoder
     novelty: bool = True  # whether strangeness decides how long to train and which rows count
     redraw: bool = False  # whether decoded rows are drawn anew each epoch
-    origins: bool = False  # whether decoded rows stay with the component that they were drawn from
 
     @property
     def by_bounds(self) -> bool:
@@ -143,7 +142,7 @@ PAPER = Recipe(
             consistency=0.0,
         ),
         GraphSettings(join=0.0),
-        PastSettings(replay="decoded", n_replay=100, redraw=True, origins=True),
+        PastSettings(replay="decoded", n_replay=100, redraw=True),
         FitSettings(pooling=0.03),
     ),
     hidden_dims=(500, 500, 2000),

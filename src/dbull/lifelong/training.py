@@ -51,23 +51,21 @@ class TrainingRows:
     values: Tensor  # (N + R, d) float32, what the decoder describes
     inputs: Tensor  # (N + R, n_inputs) what the encoder sees
     kept_codes: Tensor  # (R, D) where the replayed rows were
-    origins: Tensor  # (R,) ids of the components that they were drawn from
     augmented: int  # how many rows, from the first, may be changed at each visit
     graph: NeighbourGraph | None = None  # of all rows, if codes are laid out along it
     places: Tensor | None = None  # (N + R, D) where the codes of all rows belong
     redraw: Callable[[], Replay | None] | None = None  # replayed rows anew, as many
+    anew: bool = False  # whether they take the place of those before, what they decode to included
 
     @classmethod
     def of(cls, values: Tensor, inputs: Tensor, replay: Replay | None, latent_dim: int) -> TrainingRows:
         """Put replayed rows behind those in memory."""
         if replay is None:
-            nothing = torch.zeros(0, latent_dim), torch.zeros(0, dtype=torch.int64)
-            return cls(values, inputs, *nothing, len(values))
+            return cls(values, inputs, torch.zeros(0, latent_dim), len(values))
         return cls(
             torch.cat([values, replay.values]),
             torch.cat([inputs, replay.inputs]),
             replay.codes,
-            replay.components,
             len(values) + (len(replay) if replay.from_values else 0),
         )
 
@@ -109,11 +107,11 @@ class Trainer:
     def redraw(self) -> None:
         """Put other rows of the past in place of the replayed ones, if they are to be drawn anew."""
         rows = self.rows
-        replay = None if rows.redraw is None else rows.redraw()
+        replay = rows.redraw() if rows.anew and rows.redraw is not None else None
         if replay is not None:
             present = rows.values[: rows.n_present], rows.inputs[: rows.n_present]
             fresh = TrainingRows.of(*present, replay, rows.kept_codes.shape[1])
-            self.rows = replace(fresh, redraw=rows.redraw)
+            self.rows = replace(fresh, redraw=rows.redraw, anew=True)
 
     def encode(self) -> tuple[Tensor, Tensor]:
         """Return encoder mean and variance of the clean data set in memory, float64 on the CPU."""
@@ -311,17 +309,13 @@ def layer_by_layer(trainer: Trainer, clock: Clock) -> Iterator[Progress]:
 
 
 def represent(
-    trainer: Trainer,
-    schedule: Schedule,
-    clock: Clock,
-    prior: FrozenMixture | None = None,
-    responsibilities: Callable[[], Tensor] | None = None,
+    trainer: Trainer, schedule: Schedule, clock: Clock, prior: FrozenMixture | None = None
 ) -> Iterator[Progress]:
     """Train the networks while there are no clusters; without a prior nothing holds the codes."""
     n_epochs, rate = schedule.epochs, schedule.learning_rate
     for epoch in range(n_epochs):
-        known = None if responsibilities is None else responsibilities()
-        terms = trainer.epoch(lambda part: decayed(rate, (epoch + part) / n_epochs), prior, known)  # noqa: B023
+        trainer.redraw()
+        terms = trainer.epoch(lambda part: decayed(rate, (epoch + part) / n_epochs), prior)  # noqa: B023
         yield clock.now("represent", epoch, n_epochs, terms=terms)
 
 
