@@ -38,7 +38,16 @@ METHODS: Mapping[str, Method] = {
     "dbull-paper-warm": Method(
         _DBULL,
         "dbull-paper, its networks pretrained on unlabelled rows of the domain",
-        {"objective": "paper", "freeze": False},
+        {"objective": "paper"},
+        warm=True,
+    ),
+    "dbull-paper-literal": Method(
+        _DBULL, "the paper's algorithm and settings as printed", {"objective": "paper-literal"}
+    ),
+    "dbull-paper-literal-warm": Method(
+        _DBULL,
+        "dbull-paper-literal, its networks pretrained on unlabelled rows of the domain",
+        {"objective": "paper-literal", "freeze": False},
         warm=True,
     ),
     "dp-mixture": Method(

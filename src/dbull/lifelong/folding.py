@@ -10,7 +10,7 @@ from torch import Tensor
 from dbull.ledger import ArrivalReport, Newborn
 from dbull.lifelong.codes import CodeMixture
 from dbull.lifelong.groups import join_components, mixing, number_clusters
-from dbull.lifelong.inference import elbo_of
+from dbull.lifelong.inference import bounds_of, elbo_of
 from dbull.lifelong.neighbourhood import NeighbourGraph, edge_weights
 from dbull.lifelong.novelty import Calibration, cluster_peak, cluster_scores, cross_scores
 from dbull.lifelong.past import (
@@ -49,6 +49,7 @@ class Arrival:
     novel_share: float | None  # rows that the clusters of the past find strange, if they can say
     n_near: int  # rows that were searched together with the past; those behind them, apart
     outlier_codes: Tensor  # (O, D) of rows that were set aside
+    bounds: Tensor | None = None  # (N,) of rows before they were learned, if these say what is usual
     changed_columns: tuple[str, ...] = ()
 
     @property
@@ -101,6 +102,8 @@ def fold_in(
         _imprint(state.imprints, rows, counted, ids)
     elif s.replay == "imprints":
         state.imprint_inputs()
+    elif s.by_bounds and state.vae.learns:
+        state.calibrations = _calibrated_by_bounds(state, rows, arrival)
     n_outliers = int((~counted).sum()) + len(arrival.outlier_codes)
     report = _report(state, arrival, newborns, n_outliers)
     state.ledger.record(report)
@@ -217,6 +220,23 @@ def _calibrated(
             depths = cluster_peak(imprints) - scores
         calibrations[cluster] = before + Calibration.of(scores, depths)
     return calibrations, counted
+
+
+def _calibrated_by_bounds(state: LearnerState, rows: _Rows, arrival: Arrival) -> dict[int, Calibration]:
+    """Return which bounds are usual in each cluster: those that rows had before they were learned.
+
+    Rows of a new cluster have none that are worth anything, so theirs are those after.
+    """
+    after = bounds_of(state, arrival.values, arrival.inputs)
+    calibrations = dict(state.calibrations)
+    for cluster in rows.clusters.unique().tolist():
+        mine = rows.clusters == cluster
+        # The ledger does not know the data set yet, so what it does not have was born now.
+        scores = after if arrival.bounds is None or cluster not in state.ledger else arrival.bounds
+        scores = scores[mine]
+        more = Calibration(float(len(scores)), float(scores.sum()), float(scores.square().sum()))
+        calibrations[cluster] = calibrations.get(cluster, Calibration()) + more
+    return calibrations
 
 
 def _imprint(imprints: dict[int, Imprint], rows: _Rows, counted: Tensor, ids: tuple[int, ...]) -> None:

@@ -31,13 +31,14 @@ from dbull.lifelong.neighbourhood import (
     lay_out,
     neighbours_for,
 )
-from dbull.lifelong.novelty import Triage, copies_beyond, sort_rows
+from dbull.lifelong.novelty import Triage, bounds_novelty, copies_beyond, sort_rows
 from dbull.lifelong.past import Past
 from dbull.lifelong.settings import (
     ALONE_SHARE,
     NOVEL_SHARE,
     LearnSettings,
     Schedule,
+    TrainingSettings,
 )
 from dbull.lifelong.state import LearnerState
 from dbull.lifelong.training import Clock, Progress, Trainer, TrainingRows, decayed, layer_by_layer, represent
@@ -76,6 +77,10 @@ def learn(
     near = _taken(parts.near, kept)
     values, inputs = _taken(all_values, near), _taken(all_inputs, near)
     clock = Clock()
+    bounds = None
+    if not first and learns and s.past.by_bounds:
+        bounds, novel = bounds_novelty(state, all_values, all_inputs)
+        parts = replace(parts, novel_share=novel, near_novel_share=novel)
 
     # past
     past = None if first else Past(state, s.past.replay if learns else "none", generator)
@@ -89,8 +94,9 @@ def learn(
 
     # graph
     data = TrainingRows.of(values, inputs, replay, state.vae.shape.latent_dim)
-    if past is not None and replay is not None and s.training.consistency:
-        data = replace(data, redraw=partial(past.replay, s.past, generator, values=False))
+    if past is not None and replay is not None and (s.training.consistency or s.past.redraw):
+        draw = partial(past.replay, s.past, generator, values=s.past.redraw)
+        data = replace(data, redraw=draw, anew=s.past.redraw)
     graph = None
     if drawn_together and len(inputs) > 0 and len(data.inputs) > 1:  # one row alone has no neighbour
         graph = build_graph(data.inputs, s.graph, generator, len(inputs))
@@ -163,6 +169,7 @@ def learn(
         parts.novel_share if alone <= ALONE_SHARE else max(alone, parts.novel_share or 0.0),
         len(inputs),
         encode_rows(state.vae, all_inputs[parts.outliers])[0],
+        None if bounds is None else bounds[order],
         changed_columns,
     )
     state, report = fold_in(state, fit, arrival, s, generator)
@@ -217,7 +224,9 @@ def _schedule(state: LearnerState, parts: Triage, alone: float, s: LearnSettings
     if not state.vae.learns or frozen or (not first and len(parts.near) < FEWEST_TO_TRAIN):
         return Schedule()
     novel = parts.near_novel_share > NOVEL_SHARE or alone > ALONE_SHARE or not s.past.novelty
-    return s.training.schedule(first, novel)
+    schedule = s.training.schedule(first, novel)
+    untouched = first and state.n_pretrain_rows > 0 and not s.training.retrain
+    return replace(schedule, epochs=0) if untouched else schedule
 
 
 def _taken(rows: Tensor, index: Tensor) -> Tensor:
@@ -253,8 +262,9 @@ def _alternate(
     fit = follow(fit, len(fit.labels) == 0)  # unless clusters were sought before
     yield _progress(clock, "search", fit)
     for epoch in range(n_epochs):
+        trainer.redraw()
         terms = trainer.epoch(
-            lambda part: decayed(s.joint_learning_rate, (epoch + part) / n_epochs),  # noqa: B023
+            lambda part: _joint_rate(s, epoch, part, n_epochs),  # noqa: B023
             fit.frozen(trainer.device),
             # Responsibilities of the clean rows: those of changed ones would follow the change.
             fit.responsibilities_with(trainer.encode_replayed()) if trainer.augment is not None else None,
@@ -266,6 +276,13 @@ def _alternate(
             break
         before = terms.elbo
     return fit
+
+
+def _joint_rate(s: TrainingSettings, epoch: int, part: float, n_epochs: int) -> float:
+    """Return the learning rate when `part` of an epoch of the alternation is done."""
+    if s.decay is not None:
+        return s.joint_learning_rate * s.decay**epoch
+    return decayed(s.joint_learning_rate, (epoch + part) / n_epochs)
 
 
 def _progress(clock: Clock, stage: str, fit: CodeMixture, *epoch: int, **details: Any) -> Progress:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from dbull.lifelong.inference import bounds_of, encode_rows
 from dbull.lifelong.neighbourhood import nearest_neighbours
 from dbull.lifelong.past import FAR, Imprint, imprint_of, log_densities
 
@@ -230,6 +231,22 @@ def strangeness(state: LearnerState, inputs: Tensor) -> Strangeness | None:
         tuple(state.calibrations.get(c, Calibration()) for c in clusters),
         skewed=not state.vae.learns,
     )
+
+
+def bounds_novelty(state: LearnerState, values: Tensor, inputs: Tensor) -> tuple[Tensor, float]:
+    """Return each row's share of the bound, (N,), and the share of rows that their cluster finds strange.
+
+    Where nothing is kept of inputs, networks and mixture say what is usual: a row that they describe far
+    worse than the rows of its cluster is new. A cluster of few rows has no scale, and finds nothing strange.
+    """
+    bounds = bounds_of(state, values, inputs)
+    clusters = state.assign(encode_rows(state.vae, inputs)[0])
+    strange = torch.zeros(len(bounds), dtype=torch.bool)
+    for cluster in clusters.unique().tolist():
+        scale = state.calibrations.get(cluster, Calibration())
+        mine = clusters == cluster
+        strange[mine] = bounds[mine] < scale.threshold(NOVEL_STD)
+    return bounds, float(strange.double().mean())
 
 
 def sort_rows(state: LearnerState, inputs: Tensor, n_std: float) -> Triage:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 
-from dbull.mixture.settings import FitSettings
+from dbull.mixture.settings import FitSettings, SearchSettings, default_evidence
 
-OBJECTIVES = ("default", "paper")
+OBJECTIVES = ("default", "paper", "paper-literal")
 PRETRAININGS = ("end-to-end", "stacked")
 NOVEL_SHARE = 0.15  # of the rows, from which a data set counts as new; a familiar one has about 0.05
 ALONE_SHARE = 0.4  # of rows that keep to themselves on the graph, from which a data set is new too
@@ -19,6 +19,7 @@ OUTLIER_STD = 3.0
 FEWEST_REPLAYED, MOST_REPLAYED = 100, 1000  # rows per cluster
 FAMILIAR_RATE = 0.25  # learning rate on a familiar data set, as a share of that on a new one
 ROUNDS, FAMILIAR_ROUNDS = 300, 50  # in which codes are laid out along the graph
+FULL_ROWS = 56_000  # of a data set, from which evidence does not grow any more
 EVIDENCE_PER_CLUSTER = 40.0  # observations that a cluster counts as when structure is decided
 RESOLUTIONS = {"coarse": 1 / 3, "normal": 1.0, "fine": 3.0}  # times as much evidence
 
@@ -35,9 +36,11 @@ class TrainingSettings:
     familiar_epochs: int = 4  # if little is
     familiar_joint_epochs: int = 0
     joint_births: bool = False  # whether components may still be born in the alternation
+    retrain: bool = True  # whether pretrained networks are trained on the first data set before the search
     batch_size: int = 256
     learning_rate: float = 2e-3
     joint_learning_rate: float = 3e-4
+    decay: float | None = None  # of the joint learning rate per epoch; None: constant, then falling
     stable_share: float = 1e-3  # rows that may change component between epochs when learning stops
     stable_gain: float = 1e-3  # relative gain of the bound below which learning stops
     freeze: bool = False  # whether the networks stay as the first rows that they saw have left them
@@ -83,6 +86,12 @@ class PastSettings:
     per_cluster: bool = True  # or in all
     carry: bool = True  # whether the statistics of the past follow the encoder
     novelty: bool = True  # whether strangeness decides how long to train and which rows count
+    redraw: bool = False  # whether decoded rows are drawn anew each epoch
+
+    @property
+    def by_bounds(self) -> bool:
+        """Whether strangeness is told by the bounds of rows, because nothing is kept of their inputs."""
+        return self.novelty and self.replay == "decoded"
 
     @property
     def outlier_std(self) -> float:
@@ -111,6 +120,9 @@ class Recipe:
     epoch_range: tuple[int, int] = (10, 150)  # fewest and most epochs before the first search
     front_end: bool = False
     augment: bool = False
+    likelihood: str | None = None  # None: by the kind of data
+    evidence_power: float | None = None  # by which evidence grows with the number of rows
+    literal: bool = False  # the paper's prior; a data set is two mini-batches at least
 
 
 DEFAULT = Recipe(LearnSettings(mixture=FitSettings(pooling=0.03, evidence_per_cluster=EVIDENCE_PER_CLUSTER)))
@@ -118,24 +130,62 @@ PAPER = Recipe(
     LearnSettings(
         TrainingSettings(
             joint_epochs=8,
-            novel_epochs=0,
-            novel_joint_epochs=8,
+            novel_epochs=60,
+            novel_joint_epochs=4,
+            familiar_epochs=0,
+            familiar_joint_epochs=2,
             joint_births=False,
             batch_size=256,
             learning_rate=1e-3,
+            retrain=False,
             neighbourhood=0.0,
             consistency=0.0,
         ),
         GraphSettings(join=0.0),
-        PastSettings(replay="decoded", n_replay=100, per_cluster=False, carry=False, novelty=False),
+        PastSettings(replay="decoded", n_replay=100, redraw=True),
         FitSettings(pooling=0.03),
     ),
     hidden_dims=(500, 500, 2000),
     latent_dim=10,
     epoch_range=(25, 50),
     augment=True,
+    evidence_power=0.6,
+)
+# As printed, Appendix C included; what is not printed (epochs, steps of a search) is as above.
+PAPER_LITERAL = replace(
+    PAPER,
+    settings=LearnSettings(
+        replace(
+            PAPER.settings.training,
+            novel_epochs=0,
+            novel_joint_epochs=8,
+            batch_size=1500,
+            joint_learning_rate=2e-3,
+            decay=0.9,
+            stable_gain=0.0,
+        ),
+        PAPER.settings.graph,
+        PastSettings(replay="decoded", n_replay=100, per_cluster=False, carry=False, novelty=False),
+        FitSettings(
+            max_evidence=None,
+            search=SearchSettings(fresh_sizes=(10,), batch_rows=500),
+        ),
+    ),
+    augment=False,
+    likelihood="gaussian-learned",
+    evidence_power=None,
+    literal=True,
+)
+IMAGES_LITERAL = replace(
+    PAPER_LITERAL,
+    settings=replace(
+        PAPER_LITERAL.settings,
+        training=replace(PAPER_LITERAL.settings.training, joint_learning_rate=2e-4),
+    ),
 )
 RECIPES = {
+    ("paper-literal", "images"): IMAGES_LITERAL,
+    **{("paper-literal", kind): PAPER_LITERAL for kind in ("dense", "sparse")},
     ("default", "images"): replace(DEFAULT, front_end=True),
     **{("default", kind): DEFAULT for kind in ("dense", "sparse")},
     **{("paper", kind): PAPER for kind in ("images", "dense", "sparse")},
@@ -150,6 +200,18 @@ def epochs_for(n_rows: int, batch_size: int, least: int, most: int) -> int:
     """
     steps_per_epoch = math.ceil(n_rows / min(n_rows, batch_size))
     return max(least, min(most, math.ceil((1000 + 0.06 * n_rows) / steps_per_epoch)))
+
+
+def evidence_for(n_rows: int, n_dims: int, power: float) -> str | float:
+    """Return how many observations of a data set may speak for structure, by its number of rows alone.
+
+    The usual number from `FULL_ROWS` rows on, of fewer a part of it. In 10 dimensions and with a power of
+    0.6: 212 of an arrival of 1,000 rows, 845 of 10,000.
+    """
+    if n_rows >= FULL_ROWS:
+        return "auto"
+    share: float = (n_rows / FULL_ROWS) ** power
+    return share * default_evidence(n_dims, 1)
 
 
 def replay_for(n_rows: int, past: PastSettings) -> int:

@@ -136,7 +136,9 @@ class LearnerState:
         self.ledger.merged(older, newer)
         sizes = {c: sum(imprint.n_rows for imprint in self.imprints_of(c)) for c in (older, newer)}
         self.owner = {i: older if owner == newer else owner for i, owner in self.owner.items()}
-        if newer in self.calibrations:
+        if newer in self.calibrations and not self.imprints:  # bounds know no shares
+            self.calibrations[older] += self.calibrations.pop(newer)
+        elif newer in self.calibrations:
             # In the larger cluster each part has its share of the density.
             total = sum(sizes.values())
             self.calibrations[older] = self.calibrations[older].shifted(math.log(sizes[older] / total))

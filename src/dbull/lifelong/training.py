@@ -55,6 +55,7 @@ class TrainingRows:
     graph: NeighbourGraph | None = None  # of all rows, if codes are laid out along it
     places: Tensor | None = None  # (N + R, D) where the codes of all rows belong
     redraw: Callable[[], Replay | None] | None = None  # replayed rows anew, as many
+    anew: bool = False  # whether they take the place of those before, what they decode to included
 
     @classmethod
     def of(cls, values: Tensor, inputs: Tensor, replay: Replay | None, latent_dim: int) -> TrainingRows:
@@ -102,6 +103,15 @@ class Trainer:
         self.drawn: Replay | None = None  # replayed rows of this epoch
         # One optimiser for the whole life of the data set in memory.
         self.optimiser = Adam(vae.parameters(), learning_rate=1e-3)
+
+    def redraw(self) -> None:
+        """Put other rows of the past in place of the replayed ones, if they are to be drawn anew."""
+        rows = self.rows
+        replay = rows.redraw() if rows.anew and rows.redraw is not None else None
+        if replay is not None:
+            present = rows.values[: rows.n_present], rows.inputs[: rows.n_present]
+            fresh = TrainingRows.of(*present, replay, rows.kept_codes.shape[1])
+            self.rows = replace(fresh, redraw=rows.redraw, anew=True)
 
     def encode(self) -> tuple[Tensor, Tensor]:
         """Return encoder mean and variance of the clean data set in memory, float64 on the CPU."""
@@ -306,6 +316,7 @@ def represent(
     """Train the networks while there are no clusters; without a prior nothing holds the codes."""
     n_epochs, rate = schedule.epochs, schedule.learning_rate
     for epoch in range(n_epochs):
+        trainer.redraw()
         terms = trainer.epoch(lambda part: decayed(rate, (epoch + part) / n_epochs), prior)  # noqa: B023
         yield clock.now("represent", epoch, n_epochs, terms=terms)
 

@@ -48,10 +48,11 @@ class DBULL(LearnedClusters, BaseEstimator):
 
     Parameters
     ----------
-    objective : {"default", "paper"}, default="default"
+    objective : {"default", "paper", "paper-literal"}, default="default"
         "paper": the terms of the paper alone (reconstruction, expected log prior, entropy), pretrained as an
         autoencoder, one component per cluster. "default" adds what helps: codes laid out along a neighbour
-        graph, a fixed front end for images, clusters as groups of components.
+        graph, a fixed front end for images, clusters as groups of components. "paper-literal": the paper as
+        printed, its settings included; docs/errata.md has what that costs.
     kind : {"auto", "images", "dense", "sparse", "text"}, default="auto"
         What rows are. "auto": images if `image_shape` is given, sparse if non-negative and mostly zero or
         a wide matrix of scipy.sparse, texts if a table has nothing else (but ids), else dense. "text" takes
@@ -122,10 +123,10 @@ class DBULL(LearnedClusters, BaseEstimator):
     replay : {"auto", "imprints", "decoded", "none"}, default="auto"
         How rows of the past are made for `partial_fit`: drawn from the imprints that components keep of their
         inputs, or drawn from the mixture and decoded, as in the paper. "auto": "imprints", with
-        `objective="paper"` "decoded".
+        `objective="paper"` and "paper-literal" "decoded".
     n_replay : "auto" or int, default="auto"
         Replayed rows per cluster. "auto": 30 % of the rows, from 100 to 300, or 8 % up to 1,000; with
-        `objective="paper"` 100 in all.
+        `objective="paper"` 100, or 8 % up to 1,000; with "paper-literal" 100 in all.
     consistency : "auto" or float, default="auto"
         How much replayed rows are held where they were in latent space, in the units of `neighbourhood`.
     carry : "auto" or bool, default="auto"

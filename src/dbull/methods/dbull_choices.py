@@ -20,12 +20,14 @@ from dbull.lifelong.settings import (
     Recipe,
     TrainingSettings,
     epochs_for,
+    evidence_for,
     replay_for,
 )
 from dbull.lifelong.state import LearnerState
 from dbull.methods.base import new_seed
 from dbull.methods.tables import n_values
-from dbull.mixture.settings import FitSettings, SearchSettings
+from dbull.mixture.prior import paper_prior
+from dbull.mixture.settings import FitSettings
 from dbull.nets.augment import Augmentation, ImageShifts, MaskingNoise
 from dbull.nets.inputs import InputView, fit_inputs, guess_kind
 from dbull.nets.likelihood import choose_likelihood
@@ -115,7 +117,7 @@ def networks(model: DBULL, view: InputView, kind: str, encoder: str, recipe: Rec
     latent_dim = recipe.latent_dim if model.latent_dim == "auto" else int(model.latent_dim)
     likelihood = model.likelihood
     if likelihood == "auto":
-        likelihood = choose_likelihood(kind == "images")
+        likelihood = recipe.likelihood or choose_likelihood(kind == "images")
     elif likelihood == "bernoulli" and kind != "images":
         raise SettingsError("likelihood='bernoulli' is for images; other data are scaled beyond [0, 1]")
     hidden: Iterable[Any] = recipe.hidden_dims if model.hidden_dims == "auto" else model.hidden_dims
@@ -154,7 +156,16 @@ def learn_settings(model: DBULL, n_rows: int, recipe: Recipe, state: LearnerStat
     joint_rate = training.learning_rate * s.training.joint_learning_rate / s.training.learning_rate
     stacked_epochs = max(1, training.epochs // 4) if model.pretraining == "stacked" else 0
     training = replace(training, joint_learning_rate=joint_rate, stacked_epochs=stacked_epochs)
-    mixture = replace(_given(model, s.mixture), search=SearchSettings(max_clusters=model.max_clusters))
+    mixture = _given(model, s.mixture)
+    mixture = replace(mixture, search=replace(mixture.search, max_clusters=model.max_clusters))
+    if recipe.literal:
+        prior = paper_prior(state.vae.shape.latent_dim, float(model.concentration))
+        mixture = replace(mixture, prior=prior)
+        if model.batch_size == "auto":
+            training = replace(training, batch_size=min(training.batch_size, max(1, n_rows // 2)))
+    power = recipe.evidence_power
+    if power is not None and mixture.max_evidence == "auto":
+        mixture = replace(mixture, max_evidence=evidence_for(n_rows, state.vae.shape.latent_dim, power))
     evidence = mixture.evidence_per_cluster
     if evidence is not None:
         more = RESOLUTIONS[model.resolution] if isinstance(model.resolution, str) else float(model.resolution)
