@@ -79,3 +79,10 @@ def column_spread(numbers: Floats) -> float:
     """Return by what the numbers of a column are divided to have one vote, or a part if they are but few."""
     votes = ALL_OR_NOTHING if 1 < len(np.unique(numbers)) <= FEW_VALUES else 1.0
     return number_spread(numbers) / math.sqrt(votes)
+
+
+def column_scale(numbers: Floats) -> tuple[Curve, float, float]:
+    """Return how a column is bent, and then by what it is shifted and divided; few values are not bent."""
+    curve = Curve.of(numbers) if len(np.unique(numbers)) > FEW_VALUES else LINEAR
+    bent = curve.bend(numbers)
+    return curve, float(bent.mean()), column_spread(bent)

@@ -99,7 +99,7 @@ class CodeMixture:
             return self
         responsibilities = torch.cat([self.responsibilities, self.responsibilities[of]])
         memory = self.memory.coarse()
-        memory.refill([summarize(responsibilities.to(torch.float64).log(), points)])
+        memory.refill([summarize(torch.log_softmax(responsibilities.double().log(), dim=1), points)])
         return replace(
             self,
             memory=memory,

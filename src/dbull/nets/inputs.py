@@ -7,14 +7,13 @@ rows --bend, shift, scale--> values --front end, normalisation--> inputs
 import math
 from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from dbull.errors import DataError, check_known
 from dbull.nets.frontend import FrontEnd
-from dbull.scaling import FEW_VALUES, LINEAR, Curve, column_spread
+from dbull.scaling import LINEAR, Curve, column_scale
 
 KINDS = ("images", "sparse", "dense")
 SPARSE_SHARE = 0.8  # share of zeros from which non-negative rows count as sparse (word counts and the like)
@@ -166,10 +165,8 @@ def _scaled_apart(rows: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return centre, unit, shift and scale of columns that have no common unit, each by its own numbers."""
     found = []
     for column in rows.double().numpy().T:
-        curve = Curve.of(column) if len(np.unique(column)) > FEW_VALUES else LINEAR
-        bent = curve.bend(column)
-        unit = 0.0 if curve.rule == "linear" else curve.unit
-        found.append((curve.centre, unit, float(bent.mean()), column_spread(bent)))
+        curve, mean, spread = column_scale(column)
+        found.append((curve.centre, 0.0 if curve == LINEAR else curve.unit, mean, spread))
     centre, unit, shift, scale = torch.tensor(found, dtype=rows.dtype).T.contiguous()
     return centre, unit, shift, scale
 
