@@ -58,8 +58,8 @@ MUTATIONS = (
     Mutation(
         "the paper's recipe replays nothing",
         "lifelong/settings.py",
-        'replay="decoded"',
-        'replay="none"',
+        'PastSettings(replay="decoded", n_replay=100, redraw=True)',
+        'PastSettings(replay="none", n_replay=100, redraw=True)',
         f"{STREAM} -k paper",
     ),
     Mutation(
@@ -217,7 +217,7 @@ MUTATIONS = (
     Mutation(
         "components that no row chooses stay",
         "lifelong/learn.py",
-        "fit = fit.without_unchosen(points)",
+        ".without_unchosen(points)",
         "",
         LEARN,
     ),
@@ -300,7 +300,50 @@ MUTATIONS = (
         "0.0 * n_drawn",
         GRAPH,
     ),
+    # Copies.
+    Mutation(
+        "copies are all learned from",
+        "lifelong/novelty.py",
+        "if len(places) < most:",
+        "if True:",
+        NOVELTY,
+    ),
+    Mutation(
+        "copies do not count",
+        "lifelong/learn.py",
+        "order = torch.cat([near, parts.far, parts.near[copies]])",
+        "copies, of = copies[:0], of[:0]; order = torch.cat([near, parts.far])",
+        FOLDING,
+    ),
+    Mutation(
+        "copies keep to themselves",
+        "lifelong/neighbourhood.py",
+        "telling = ~(graph.weights[:n_present] == 1).all(1)",
+        "telling = torch.ones(n_present, dtype=torch.bool)",
+        FOLDING,
+    ),
     # Evidence and scales.
+    Mutation(
+        "inputs are not crossed",
+        "lifelong/training.py",
+        "torch.where(crossed, self.rows.inputs[neighbour], inputs)",
+        "inputs",
+        LEARN,
+    ),
+    Mutation(
+        "heavy tails are not bent",
+        "nets/inputs.py",
+        "0.0 if curve == LINEAR else curve.unit",
+        "0.0",
+        "nets/test_nets_inputs.py",
+    ),
+    Mutation(
+        "bent columns have the volume of straight ones",
+        "nets/inputs.py",
+        "return volume + slope.sum(1)",
+        "return volume",
+        "nets/test_nets_inputs.py",
+    ),
     Mutation(
         "the search starts from few clusters",
         "mixture/search.py",
@@ -332,15 +375,15 @@ MUTATIONS = (
     Mutation(
         "what hardly varies is blown up",
         "nets/inputs.py",
-        "if same_unit and floor > 0:",
+        "elif floor > 0:",
         "if False:",
         "nets/test_nets_inputs.py",
     ),
     Mutation(
         "all columns have one unit",
         "nets/inputs.py",
-        "bool(scale.max() <= SAME_UNIT * scale.median())",
-        "True",
+        "bool(scale.max() > SAME_UNIT * scale.median())",
+        "False",
         "nets/test_nets_inputs.py",
     ),
     Mutation(
