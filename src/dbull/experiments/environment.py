@@ -41,7 +41,7 @@ def describe_environment() -> dict[str, Any]:
 
     source = source_of(Path(__file__).parent)
     return {
-        "command": sys.argv,
+        "command": ["dbull", *sys.argv[1:]],  # where the program lies is nobody's business
         "python": platform.python_version(),
         "packages": {name: package_version(name) for name in PACKAGES},
         "commit": source.commit,
