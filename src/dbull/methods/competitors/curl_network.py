@@ -22,6 +22,7 @@ from dbull.probability.gaussian import kl
 # Components below it are left out of a row's sum. What is left, scaled to sum to 1, is itself a q(y | x), so
 # the bound stays a bound, and the decoder runs a few times per row instead of once per component.
 LEAST_RESPONSIBILITY = 1e-3
+PAIRS = 32  # rows and components are decoded in multiples of it
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,11 @@ class CurlNetwork(nn.Module):
         log_q = torch.log_softmax(q.log_q.masked_fill(~kept, -torch.inf), dim=1)
         row, component = kept.nonzero(as_tuple=True)
         z = q.mean[row, component] + torch.exp(0.5 * q.log_var[row, component]) * noise[row, component]
-        reconstruction = self.vae.likelihood.log_prob(through(self.vae.decoder, z), values[row])
+        # Few different numbers of rows: oneDNN keeps a program for each, and takes time to make it.
+        filler = (0, -len(row) % PAIRS)
+        decoded = through(self.vae.decoder, nn.functional.pad(z, (0, 0, *filler)))
+        described = values[nn.functional.pad(row, filler)]
+        reconstruction = self.vae.likelihood.log_prob(decoded, described)[: len(row)]
         gain = reconstruction - self.divergence(q)[row, component] - log_q[row, component]
         weighted = log_q[row, component].exp() * gain
         return values.new_zeros(len(values)).index_add(0, row, weighted) - math.log(self.n_active)
