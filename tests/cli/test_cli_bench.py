@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dbull.cli import app, progress
+from dbull.errors import NumericalError
 from dbull.experiments import environment
 
 TOYS = Path(__file__).parent.parent / "experiments"
@@ -179,6 +180,8 @@ def test_names_are_listed():
         (["bench", "--table", "none", "--seeds", "1"], 2, "--table reads"),
         (["bench", "split-mnist", "kmeans"], 3, "dbull data get mnist"),
         (["bench", "split-digits", "--method-path", "toy_methods:WrongShape"], 1, "WrongShape: predict"),
+        (["paper", "--only", "tabel4"], 2, "did you mean 'table4'"),
+        (["paper", "--seeds", "4..1"], 2, "runs backwards"),
         (["data", "get", "mnits"], 2, "did you mean 'mnist'"),
         (["data", "verify", "mnist"], 3, "mnist"),
         (["nonsense"], 2, "nonsense"),
@@ -276,3 +279,32 @@ def test_changed_code_is_refused_unless_allowed(tmp_path, monkeypatch):
     (record,) = (tmp_path / "r").rglob("environment.json")
     told = json.loads(record.read_text())
     assert (told["commit"], told["source"]) == ("a" * 40, "changed since the commit: src/dbull/x.py")
+
+
+def test_paper_lists_and_makes_what_is_asked_for(tmp_path):
+    pytest.importorskip("matplotlib", reason="needs the extra dbull[plot]")
+    listed = dbull("paper", "--list", "--json")
+    assert listed.exit_code == 0, listed.stderr
+    table4 = next(row for row in json.loads(listed.stdout) if row["name"] == "table4")
+    assert (table4["there"], table4["runs"] % 5) == (0, 0)
+    assert "stl10-features" in table4["needs"]
+    command = ("paper", "--quick", "--only", "table6", "--runs", tmp_path / "r", "--out", tmp_path / "p")
+    done = dbull(*command, "--no-run")
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        str(tmp_path / "p" / n) for n in ("table6.tex", "table6.md", "index.html")
+    ]
+    assert not (tmp_path / "r").exists()
+
+
+def test_paper_goes_on_when_a_run_fails_and_tells(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib", reason="needs the extra dbull[plot]")
+
+    def failing(*arguments, **more):
+        raise NumericalError("the loss is not finite")
+
+    monkeypatch.setattr("dbull.experiments.paper.plan.run", failing)
+    done = dbull("paper", "--quick", "--only", "table6", "--runs", tmp_path / "r", "--out", tmp_path / "p")
+    assert done.exit_code == 1
+    assert done.stderr.count("the loss is not finite") >= 8
+    assert (tmp_path / "p" / "index.html").exists()

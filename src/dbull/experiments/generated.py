@@ -22,7 +22,7 @@ MAX_CLUSTERS = 30  # the largest
 
 @dataclass(frozen=True)
 class Phase:
-    """The clusters after a task, those with most rows first."""
+    """The clusters after a task, in the order of their ids: each keeps its place among those before it."""
 
     task: int
     shares: NDArray[np.float32]  # (K,) of all rows
@@ -42,16 +42,17 @@ class Generated:
         if self.stream.kind != "images" or len(shape) != 2:
             return
         ids, shares = np.asarray(learner.cluster_ids_), np.asarray(learner.weights_)
-        largest = np.argsort(-shares, kind="stable")[:MAX_CLUSTERS]
+        kept = np.argsort(-shares, kind="stable")[:MAX_CLUSTERS]
+        kept = kept[np.argsort(ids[kept])]
         values = [
             np.concatenate([learner.prototype(cluster)[None], learner.sample(N_SAMPLES, cluster)[0]])
-            for cluster in ids[largest].tolist()
+            for cluster in ids[kept].tolist()
         ]
         rows = self.stream.held_out[0].x
         low, high = float(rows.min()), float(rows.max())
         grey = np.clip((np.stack(values) - low) / (high - low or 1.0), 0.0, 1.0)
         images = np.rint(255 * grey).astype(np.uint8).reshape(len(values), -1, *shape)
-        self.phases.append(Phase(task, shares[largest].astype(np.float32), images))
+        self.phases.append(Phase(task, shares[kept].astype(np.float32), images))
 
     def save(self, folder: Path) -> None:
         """Write all phases, if there are any."""

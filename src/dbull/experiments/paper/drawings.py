@@ -140,13 +140,13 @@ def _legend(figure: "Figure", panel: "Axes") -> None:
 
 
 def _mosaic(phases: Sequence[Phase], title: str) -> "Figure":
-    """Put the images of each phase side by side: a column for each cluster, its mean on top."""
+    """Put the images of each phase side by side: a column for each cluster, oldest first, its mean on top."""
     from matplotlib.figure import Figure
 
     height, width = phases[0].images.shape[2:]
     gap = max(1, height // 10)
     most = max(len(phase.shares) for phase in phases)
-    tile = min(0.62, (WIDE - 1.5) / most)  # inches
+    tile = min(0.45, (WIDE - 1.5) / most)  # inches
     tall = tile * (1 + N_SAMPLES)
     figure = Figure(
         figsize=(max(5.0, tile * most + 1.5), (tall + 0.42) * len(phases) + 0.4), layout="constrained"
@@ -165,7 +165,7 @@ def _mosaic(phases: Sequence[Phase], title: str) -> "Figure":
         panel.set(xticks=[])
         panel.tick_params(left=False)
         panel.spines[:].set_visible(False)
-        number = f"{n_clusters} cluster{'s' if n_clusters > 1 else ''}, those with most rows first"
+        number = f"{n_clusters} cluster{'s' if n_clusters > 1 else ''}"
         panel.set_title(f"after task {phase.task + 1}: {number}", fontsize="medium", loc="left")
     figure.suptitle(title, fontsize="medium")
     return figure
