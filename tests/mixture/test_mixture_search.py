@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -402,6 +402,10 @@ def test_evidence_per_cluster():
     assert settings.weight(10**4, 12, 1) == pytest.approx((1 + 12 + 78) / (1 + 5 + 15) * 30 / 10**4)
     assert settings.weight(10**4, 5, 0) == settings.weight(10**4, 5, MANY_CLUSTERS)
     assert settings.weight(20, 5, 1) == 1.0  # never more than there is
+    shared = FitSettings(evidence_per_cluster=30.0, most_weight=0.3)  # each tells of its neighbours too
+    assert shared.weight(20, 5, 1) == 0.3
+    assert shared.weight(10**4, 5, 7) == settings.weight(10**4, 5, 7)
+    assert replace(shared, max_evidence=1000.0).weight(500, 2, 1) == 1.0  # as much as was asked for
     assert FitSettings(evidence_per_cluster=30.0, max_evidence=1000.0).weight(4000, 2, 1) == 0.25
     assert FitSettings(evidence_per_cluster=30.0, max_evidence=None).weight(4000, 2, 1) == 1.0
 

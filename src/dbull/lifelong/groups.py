@@ -19,7 +19,7 @@ from dbull.mixture.stats import SufficientStats
 __all__ = ["Join", "hierarchy", "join_components", "mixing", "number_clusters"]
 
 TINY = torch.finfo(torch.float64).tiny  # sets without edges are in contact with nothing
-AMONG_OLD = 3.0
+AMONG_OLD = 2.0
 FINEST, BISECTIONS = 1e6, 40  # the dial is searched from 1 / FINEST to FINEST
 
 

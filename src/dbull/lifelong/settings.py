@@ -21,6 +21,7 @@ FAMILIAR_RATE = 0.25  # learning rate on a familiar data set, as a share of that
 ROUNDS, FAMILIAR_ROUNDS = 300, 50  # in which codes are laid out along the graph
 FULL_ROWS = 56_000  # of a data set, from which evidence does not grow any more
 EVIDENCE_PER_CLUSTER = 40.0  # observations that a cluster counts as when structure is decided
+PLACE_WEIGHT = 0.3  # observations that a row is worth at most if neighbours decided its place with it
 RESOLUTIONS = {"coarse": 1 / 3, "normal": 1.0, "fine": 3.0}  # times as much evidence
 
 
@@ -74,7 +75,7 @@ class GraphSettings:
     n_neighbors: int | None = None  # None: by the number of rows
     dims: int = 100  # principal directions in which neighbours are sought
     angle_width: int = 30  # inputs beyond which they are sought by angle: lengths of wide rows tell little
-    join: float = 0.07  # mixing from which components are one cluster; 0: one component each
+    join: float = 0.1  # mixing from which components are one cluster; 0: one component each
 
 
 @dataclass(frozen=True)

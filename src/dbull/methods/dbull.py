@@ -95,7 +95,7 @@ class DBULL(LearnedClusters, BaseEstimator):
     join : "auto" or float, default="auto"
         Components whose rows lie among each other at least this much in the graph (0: apart, 1: as one) are
         one cluster; 0 keeps each component a cluster, but for floods of copies that an old cluster finds
-        usual. "auto": 0.07 times `resolution`; three times as much without networks.
+        usual. "auto": 0.1 times `resolution`; twice as much without networks.
     resolution : {"coarse", "normal", "fine"} or float, default="normal"
         How fine clusters are. "coarse" and "fine" count a third and three times the evidence of "normal" when
         structure is decided, and join what is mixed a third or three times as much; a number so many times as

@@ -12,6 +12,7 @@ import torch
 
 from dbull.errors import DataError, SettingsError
 from dbull.lifelong.settings import (
+    PLACE_WEIGHT,
     RECIPES,
     RESOLUTIONS,
     GraphSettings,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 Record = TypeVar("Record", TrainingSettings, GraphSettings, PastSettings, FitSettings)
 IDENTITY_WIDTH = 10  # rows up to this wide are clustered as they are unless a network is asked for
 PLAIN_EVIDENCE = 2.0  # times as much for rows as they are: codes laid out along a graph exaggerate gaps
-PLAIN_JOIN = 3.0  # times as mixed for the same: no layout has torn apart what touches by chance
+PLAIN_JOIN = 2.0  # times as mixed for the same: no layout has torn apart what touches by chance
 PLAIN_POOLING = 0.01  # for the same: more of it holds heaps together that are clearly several
 
 
@@ -173,6 +174,8 @@ def learn_settings(model: DBULL, n_rows: int, recipe: Recipe, state: LearnerStat
         if not state.vae.learns:
             more, join = more * PLAIN_EVIDENCE, join * PLAIN_JOIN
             mixture = replace(mixture, pooling=PLAIN_POOLING if model.pooling == "auto" else mixture.pooling)
+        elif training.neighbourhood > 0:
+            mixture = replace(mixture, most_weight=min(1.0, more * PLACE_WEIGHT))
         mixture = replace(mixture, evidence_per_cluster=more * evidence)
         graph = replace(graph, join=join) if model.join == "auto" else graph
     return LearnSettings(training, graph, past, mixture, bool(model.use_encoder_variance))

@@ -44,6 +44,7 @@ class FitSettings:
     concentration: float = 1.0
     max_evidence: str | float | None = "auto"
     evidence_per_cluster: float | None = None  # "auto" means this much for each cluster of a few dimensions
+    most_weight: float = 1.0  # of one observation then; less if each tells of others too
     search_rows: int = 10_000  # structure is searched on a sample of this size first
     final_laps: int = 20
     final_tolerance: float = 1e-6
@@ -64,6 +65,7 @@ class FitSettings:
             larger = max(1.0, n_features(n_dims) / n_features(FEW_DIMS))
             many = n_components or MANY_CLUSTERS
             allowed = self.evidence_per_cluster * larger * min(many, math.sqrt(many * MANY_CLUSTERS))
+            allowed = min(allowed, self.most_weight * n_rows)
         else:
             allowed = default_evidence(n_dims, n_components)
         return min(1.0, allowed / n_rows)
