@@ -102,8 +102,9 @@ class KafkaLog:
         self._skip_lost = skip_lost
         self._kafka = _need_kafka(self.address)
         try:
-            own = {"bootstrap.servers": hosts, **_OWN}
-            self._consumer = self._kafka.Consumer({**_DEFAULTS, **(settings or {}), **own})
+            own = {**_DEFAULTS, **(settings or {}), "bootstrap.servers": hosts, **_OWN}
+            self._consumer = self._kafka.Consumer(own)
+            self._inquirer = self._kafka.Consumer(own)  # reads nothing: answers need not wait for messages
         except (self._kafka.KafkaException, TypeError, ValueError) as error:
             raise SettingsError(f"{self.address}: {_words(error)}") from error
         self._cluster = ""
@@ -115,6 +116,7 @@ class KafkaLog:
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         self._consumer.close()
+        self._inquirer.close()
 
     @property
     def offsets(self) -> dict[str, list[int]]:
@@ -137,15 +139,11 @@ class KafkaLog:
 
         For ever, partitions that are added included; with `once` up to where the log ended at the `seek`.
         """
-        while True:
+        while not (once and self._at_end()):
             if held := self._gather(n_messages, linger, once):
                 yield sorted(held)
-            if once:
-                if self._at_end():
-                    return
-                continue
             try:
-                if not self._next.keys() >= set(found := self._partitions()):
+                if not once and not self._next.keys() >= set(found := self._partitions()):
                     self._assign(found)
             except self._kafka.KafkaException as error:  # when the broker is back it goes on by itself
                 _log.warning("%s: %s", self.address, _words(error))
@@ -153,7 +151,7 @@ class KafkaLog:
     def _gather(self, n_messages: int, linger: float, once: bool) -> list[Message]:
         held: list[Message] = []
         until = time.monotonic() + linger
-        while len(held) < n_messages and (not self._at_end() if once else time.monotonic() < until):
+        while True:
             for message in self._consumer.consume(n_messages - len(held), TICK_SECONDS):
                 part, offset = (message.topic(), message.partition()), message.offset()
                 error = message.error()
@@ -170,7 +168,8 @@ class KafkaLog:
                     raise DataError(f"{self.address}: {error.str()}")
                 else:
                     _log.warning("%s: %s", self.address, error.str())
-        return held
+            if len(held) == n_messages or (self._at_end() if once else time.monotonic() >= until):
+                return held
 
     def _at_end(self) -> bool:
         return all(self._next[part] >= end for part, end in self._ends.items())
@@ -181,7 +180,7 @@ class KafkaLog:
 
     def _partitions(self) -> list[Partition]:
         """Ask the broker which partitions there are."""
-        found = self._consumer.list_topics(timeout=ANSWER_SECONDS)
+        found = self._inquirer.list_topics(timeout=ANSWER_SECONDS)
         self._cluster = found.cluster_id or ""
         for topic in self._topics:
             if topic not in found.topics or not found.topics[topic].partitions:
@@ -199,7 +198,7 @@ class KafkaLog:
         following, ends = {}, {}
         for part in sorted({*self._next, *found}):
             where = self._kafka.TopicPartition(*part)
-            answer = self._consumer.get_watermark_offsets(where, timeout=ANSWER_SECONDS)
+            answer = self._inquirer.get_watermark_offsets(where, timeout=ANSWER_SECONDS)
             if answer is None:
                 raise self._kafka.KafkaException("the broker does not answer")
             low, ends[part] = answer
