@@ -52,7 +52,9 @@ class Sender:
         os.write(self._ask, b"%9d" % number)
         assert os.read(self._told, 4) == b"sent"
 
-    def _serve(self, broker: str | None, settings: dict[str, str], topic: str, pipes: tuple[int, int]) -> None:
+    def _serve(
+        self, broker: str | None, settings: dict[str, str], topic: str, pipes: tuple[int, int]
+    ) -> None:
         from confluent_kafka import Producer
 
         here = {"bootstrap.servers": broker} if broker else {"test.mock.num.brokers": 1}
@@ -98,7 +100,9 @@ def run(kills: int, seed: int, place: Path, sender: Sender, watch: Callable[...,
     if n_rows != [sent * MESSAGES] * 2:
         wrong.append(f"{n_rows} rows, with kills and without, of {sent * MESSAGES} messages")
     n_generations = ModelFolder(model).latest()
-    print(f"{done} kills, {during} after a generation of their own; {n_rows[0]} rows, {n_generations} generations")
+    print(
+        f"{done} kills, {during} after a generation of their own; {n_rows[0]} rows, {n_generations} generations"
+    )
     return wrong + findings(ModelFolder(model))
 
 

@@ -155,7 +155,7 @@ def watch(
         float, Option(help="Log: seconds after which fewer than --arrival-rows messages are learned.", min=0)
     ] = 60.0,
     skip_lost: Annotated[
-        bool, Option("--skip-lost", help="Log: go on although the broker has lost messages never learned.")
+        bool, Option("--skip-lost", help="Log: go on although messages that would be next are gone.")
     ] = False,
     kafka_config: Annotated[
         Path | None,

@@ -211,7 +211,7 @@ class KafkaLog:
         """Return the earliest offset, if that is to be taken where the next message is not there."""
         name = f"{self.address}: partition {part[1]} of {part[0]}"
         if at < low:
-            told = f"{name} now begins at offset {low}: {low - at} messages from {at} on were never learned"
+            told = f"{name} now begins at offset {low}: {low - at} messages from {at} on are gone"
         else:
             told = f"{name} ends at offset {high}, but was learned up to {at}: it was cut, or made anew"
         if not self._skip_lost:
