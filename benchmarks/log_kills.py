@@ -99,10 +99,8 @@ def run(kills: int, seed: int, place: Path, sender: Sender, watch: Callable[...,
     n_rows = [learned_once(ModelFolder(place / name), wrong) for name in ("model", "straight")]
     if n_rows != [sent * MESSAGES] * 2:
         wrong.append(f"{n_rows} rows, with kills and without, of {sent * MESSAGES} messages")
-    n_generations = ModelFolder(model).latest()
-    print(
-        f"{done} kills, {during} after a generation of their own; {n_rows[0]} rows, {n_generations} generations"
-    )
+    print(f"{done} kills, {during} after a generation of their own")
+    print(f"{n_rows[0]} rows, {ModelFolder(model).latest()} generations")
     return wrong + findings(ModelFolder(model))
 
 

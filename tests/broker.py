@@ -9,12 +9,18 @@ import os
 from pathlib import Path
 from uuid import uuid4
 
+import numpy as np
 import pytest
 
 from dbull.data.readers.kafka_log import KafkaLog, read_properties
 
 N_PARTITIONS = 4
 REAL = os.environ.get("DBULL_TEST_BROKER")
+
+
+def rows(n, centre=0.0, seed=0):
+    values = np.random.default_rng(seed).normal(size=(n, 3)) + centre
+    return [dict(zip("abc", row, strict=True)) for row in values.tolist()]
 
 
 class Broker:

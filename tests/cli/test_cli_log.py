@@ -7,29 +7,13 @@ import subprocess
 import sys
 import time
 
-import numpy as np
 import pytest
-from broker import Broker
 from forked import forked_command
 
+from broker import rows
 from dbull.store import ModelFolder
 
 SETTINGS = ("--set", "epochs=2", "--set", "joint_epochs=1", "--arrival-rows", 40, "-q")
-
-
-@pytest.fixture(scope="module")
-def broker():
-    return Broker()
-
-
-@pytest.fixture
-def topic(broker):
-    return broker.topic()
-
-
-def rows(n, centre=0.0, seed=0):
-    values = np.random.default_rng(seed).normal(size=(n, 3)) + centre
-    return [dict(zip("abc", row, strict=True)) for row in values.tolist()]
 
 
 def start(command, model, address, *words):

@@ -3,10 +3,9 @@
 import json
 import sys
 
-import numpy as np
 import pytest
-from broker import N_PARTITIONS, REAL, Broker
 
+from broker import N_PARTITIONS, REAL, Broker, rows
 from dbull.data.readers import kafka_log
 from dbull.data.readers.kafka_log import KafkaLog, Message, read_properties
 from dbull.errors import DataError, SettingsError
@@ -15,21 +14,6 @@ from dbull.store import ModelFolder
 
 SETTINGS = {"epochs": 2, "joint_epochs": 1, "arrival_rows": 40}
 pytestmark = pytest.mark.usefixtures("quick_module")
-
-
-@pytest.fixture(scope="module")
-def broker():
-    return Broker()
-
-
-@pytest.fixture
-def topic(broker):
-    return broker.topic()
-
-
-def rows(n, centre=0.0, seed=0):
-    values = np.random.default_rng(seed).normal(size=(n, 3)) + centre
-    return [dict(zip("abc", row, strict=True)) for row in values.tolist()]
 
 
 def learn(model, log, **settings):
@@ -177,6 +161,18 @@ def test_a_rollback_learns_again_from_its_offsets(broker, topic, tmp_path):
     each_once(model, [120, 0, 0, 0])
 
 
+def test_a_rollback_beside_a_watcher_sets_it_back(broker, topic, tmp_path):
+    model = tmp_path / "model"
+    broker.send(topic, rows(160))
+    with broker.log(topic) as log:
+        arrivals = Learner(model, SETTINGS).learn_log(log, once=True)
+        assert [next(arrivals).generation for _ in range(3)] == [1, 2, 3]
+        ModelFolder(model).rollback(1)
+        names = [arrival.name for arrival in arrivals]
+    assert names == [f"{topic}:0:{first}-{first + 39}" for first in (40, 80, 120)]
+    each_once(model, [160, 0, 0, 0])
+
+
 def test_of_two_writers_none_learns_what_the_other_has(broker, topic, tmp_path):
     model = tmp_path / "model"
     broker.send(topic, rows(160))
@@ -248,6 +244,28 @@ def test_a_log_that_is_shorter_than_what_was_learned(broker, topic, tmp_path):
         (name,) = log.offsets
         with pytest.raises(DataError, match="ends at offset 40, but was learned up to 41"):
             log.seek({name: [41, 0, 0, 0]})
+
+
+def test_a_reader_whose_offset_the_broker_refuses_looks_where_it_was(broker, topic, tmp_path):
+    broker.send(topic, rows(80))
+    with broker.log(topic) as log:
+        arrivals = Learner(tmp_path / "model", SETTINGS).learn_log(log, once=True)
+        next(arrivals)
+        log._consumer.assign([log._kafka.TopicPartition(topic, 0, 10_000)])
+        assert [arrival.name for arrival in arrivals] == [f"{topic}:0:40-79"]
+
+
+def test_a_topic_that_was_made_anew(broker, topic, tmp_path, monkeypatch):
+    monkeypatch.setattr(KafkaLog, "_name", lambda log, name: "the same")
+    told, anew = [], broker.topic()
+    broker.send(topic, rows(80))
+    learn(tmp_path / "model", broker.log(topic))
+    broker.send(anew, rows(40, seed=1))
+    with pytest.raises(DataError, match="made anew"):
+        learn(tmp_path / "model", broker.log(anew))
+    log = broker.log(anew, skip_lost=True, notice=told.append)
+    assert [arrival.report.n_rows for arrival in learn(tmp_path / "model", log)] == [40]
+    assert len(told) == 1
 
 
 def test_offsets_of_another_cluster_are_not_ours(broker, topic, tmp_path):

@@ -51,8 +51,10 @@ def read_messages(
     if chunk is None or len(good) < least:
         return None, good
     label, offsets = _label(messages), log.offsets
-    sha256 = hashlib.sha256(json.dumps(offsets, sort_keys=True).encode()).hexdigest()
-    learned = (LearnedInput(sha256, label, len(good)),)
+    digest = hashlib.sha256(json.dumps(offsets, sort_keys=True).encode())  # a topic may be made anew, so also
+    for message in good:
+        digest.update(message.value or b"")
+    learned = (LearnedInput(digest.hexdigest(), label, len(good)),)
     keys = [message.name for message in good] if chunk.keys is None else map(as_text, chunk.keys.tolist())
     return Piece(chunk.x, chunk.names, chunk.sample_shape, learned, label, tuple(keys), offsets), []
 

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple
 
 from dbull.errors import DataError, SettingsError, did_you_mean
@@ -114,7 +113,7 @@ class KafkaLog:
     def __enter__(self) -> "KafkaLog":
         return self
 
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._consumer.close()
         self._inquirer.close()
 
