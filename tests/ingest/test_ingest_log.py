@@ -236,6 +236,19 @@ def test_messages_that_the_broker_no_longer_has(broker, topic, tmp_path):
     assert len(told) == 1
 
 
+@pytest.mark.skipif(REAL is not None, reason="a real broker keeps what was sent for longer")
+def test_messages_that_go_while_it_watches(broker, topic, tmp_path):
+    broker.send(topic, rows(40))
+    with broker.log(topic) as log:
+        arrivals = Learner(tmp_path / "model", SETTINGS).learn_log(log)
+        next(arrivals)
+        log._consumer.unassign()  # who reads is slow
+        broker.send(topic, [{"padding": "x" * 100_000}] * 70)
+        log._consumer.assign([log._kafka.TopicPartition(topic, 0, 40)])
+        with pytest.raises(DataError, match=r"messages from 40 on are gone"):
+            next(arrivals)
+
+
 def test_a_log_that_is_shorter_than_what_was_learned(broker, topic, tmp_path):
     broker.send(topic, rows(40))
     learn(tmp_path / "model", broker.log(topic))
