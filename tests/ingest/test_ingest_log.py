@@ -22,6 +22,11 @@ def learn(model, log, **settings):
         return list(Learner(model, {**SETTINGS, **settings}).learn_log(log, once=True))
 
 
+def padded(some):
+    """Make rows so long that the broker, which keeps 5 MiB, does not keep more than about fifty of them."""
+    return [{**row, "padding": "x" * 100_000} for row in some]
+
+
 def offsets(model, generation=None):
     """Return the next offset of each partition, as a generation has them."""
     (found,) = ModelFolder(model).manifest(generation).offsets.values()
@@ -223,8 +228,7 @@ def test_messages_that_the_broker_no_longer_has(broker, topic, tmp_path):
     model, told = tmp_path / "model", []
     broker.send(topic, rows(40))
     learn(model, broker.log(topic))
-    padded = [{**row, "padding": "x" * 100_000} for row in rows(70, seed=1)]  # more than 5 MiB are not kept
-    broker.send(topic, padded)
+    broker.send(topic, padded(rows(70, seed=1)))
     with pytest.raises(
         DataError, match=r"now begins at offset \d+: \d+ messages from 40 on are gone; give --skip-lost"
     ):
@@ -243,7 +247,7 @@ def test_messages_that_go_while_it_watches(broker, topic, tmp_path):
         arrivals = Learner(tmp_path / "model", SETTINGS).learn_log(log)
         next(arrivals)
         log._consumer.unassign()  # who reads is slow
-        broker.send(topic, [{"padding": "x" * 100_000}] * 70)
+        broker.send(topic, padded(rows(90, seed=1)))
         log._consumer.assign([log._kafka.TopicPartition(topic, 0, 40)])
         with pytest.raises(DataError, match=r"messages from 40 on are gone"):
             next(arrivals)
