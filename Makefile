@@ -44,6 +44,7 @@ reliability: $(READY)
 	$(BIN)/python benchmarks/kills.py
 	$(BIN)/python benchmarks/learn_kills.py
 	$(BIN)/python benchmarks/learn_writers.py
+	$(BIN)/python benchmarks/log_kills.py
 	$(BIN)/python benchmarks/input_fuzz.py
 
 mutations: $(READY)

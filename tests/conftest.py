@@ -42,3 +42,17 @@ def quick_module():
     """The same for all of a module, and for what its tests share."""
     with quick.quick_learning():
         yield
+
+
+@pytest.fixture(scope="module")
+def broker():
+    """A broker of messages; the test is skipped where its package is not installed."""
+    from broker import Broker
+
+    return Broker()
+
+
+@pytest.fixture
+def topic(broker):
+    """A new topic of four partitions."""
+    return broker.topic()

@@ -171,6 +171,8 @@ def test_another_programs_manifest_is_refused(three):
         ("ids_given", -1),
         ("n_events", 1),
         ("log_offset", "0"),
+        ("offsets", {"log": [-1]}),
+        ("offsets", {"log": 1}),
         ("files", {}),
         ("files", {"../../x.json": {"bytes": 0, "sha256": "0" * 64, "generation": 3}}),
         ("files", {"net.pkl": {"bytes": 0, "sha256": "0" * 64, "generation": 3}}),

@@ -263,6 +263,17 @@ def test_what_a_rollback_left_behind_may_be_learned_again(three, checkpoint):
     assert [r.generation for r in three.learned().values()] == [1, 5]
 
 
+def test_offsets_stay_until_they_are_set_and_go_back_with_a_rollback(tmp_path, checkpoint):
+    folder = ModelFolder(tmp_path / "model")
+    given = [{"a": [3, 4]}, {}, {"b": (1,)}, {"a": [5, 4, 1]}]
+    for number, offsets in enumerate(given, start=1):
+        folder.commit(checkpoint(number, offsets=offsets), parent=number - 1 or None)
+    folder.rollback(3)
+    found = [folder.manifest(number).offsets for number in (1, 2, 3, 4, 5)]
+    both = {"a": [3, 4], "b": [1]}
+    assert found == [{"a": [3, 4]}, {"a": [3, 4]}, both, {"a": [5, 4, 1], "b": [1]}, both]
+
+
 def test_a_content_hash_must_be_one(tmp_path):
     for bad in ("", "0" * 63, "G" * 64, "A" * 64, None):
         with pytest.raises(SettingsError, match="64 hexadecimal"):

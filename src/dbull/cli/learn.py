@@ -1,4 +1,4 @@
-"""``dbull learn`` and ``dbull watch``: files into a model, each exactly once."""
+"""``dbull learn`` and ``dbull watch``: files and messages into a model, each exactly once."""
 
 import math
 import sys
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from dbull.cli.hooks import Hooks
-    from dbull.ingest import Learned, Learner
+    from dbull.data.readers.kafka_log import KafkaLog
+    from dbull.ingest import Inbox, Learned, Learner
 
 CONDITIONS = ("new-cluster",)
 SETTLE_SECONDS = 2.0
@@ -120,7 +121,7 @@ def learn(
     learner = Learner(model, settings, name=options.name, dry_run=dry_run, force=force)
     refused: list[AlreadyLearnedError] = []
     with learning_progress(options.quiet) as teller:
-        shown = _Shown(teller, options.as_json)
+        shown = _Shown(teller, options.as_json, stops=options.fail_on is not None)
         for path in data:
             try:
                 shown.show(learner.learn(path, teller.tell))
@@ -130,14 +131,16 @@ def learn(
         raise refused[0]
     for reason in refused:  # the same command again after an interruption goes on with the others
         say(f"left out: {reason}", err=True)
-    if options.fail_on is not None and shown.born:
+    if shown.born and shown.stops:
         raise Exit(ExitCode.CONDITION_MET)
 
 
 @_with_options
 def watch(
     model: Model,
-    folder: Annotated[Path, Argument(metavar="DIR", help="Where files arrive.")],
+    source: Annotated[
+        Path, Argument(metavar="DIR", help="Where files arrive; or a log, kafka://host:port/topic.")
+    ],
     options: _Options,
     interval: Annotated[float, Option(help="Seconds between looks.", min=0.01)] = 2.0,
     settle: Annotated[
@@ -147,6 +150,16 @@ def watch(
             "[default: 2, with --once 0]",
             min=0,
         ),
+    ] = None,
+    linger: Annotated[
+        float, Option(help="Log: seconds after which fewer than --arrival-rows messages are learned.", min=0)
+    ] = 60.0,
+    skip_lost: Annotated[
+        bool, Option("--skip-lost", help="Log: go on although messages that would be next are gone.")
+    ] = False,
+    kafka_config: Annotated[
+        Path | None,
+        Option(envvar="DBULL_KAFKA_CONFIG", help="Log: name=value lines for librdkafka, such as passwords."),
     ] = None,
     once: Annotated[bool, Option("--once", help="Learn what is there, and stop.")] = False,
     on: Annotated[str | None, Option("--on", help="new-cluster: when --exec and --webhook are told.")] = None,
@@ -164,45 +177,74 @@ def watch(
     restart everything goes on where it was. Names that begin with a dot, and unknown kinds of files, are
     left alone.
 
+    Of a log messages are learned, JSON objects, as they come. What is next in each partition is stored in
+    the model with what was learned. A message that cannot be read is named on standard error and skipped.
+
     With --on new-cluster each cluster born after the first data set is told to a command or a web server,
     tried again if it fails, while learning goes on.
 
     Examples: `dbull watch model inbox --once`,
-    `dbull watch model inbox --on new-cluster --exec "jq .clusters >> new.txt"`
+    `dbull watch model inbox --on new-cluster --exec "jq .clusters >> new.txt"`,
+    `dbull watch model kafka://localhost:9092/clicks --arrival-rows 5000`
     """
-    if not folder.is_dir():  # told before torch is imported
-        raise SettingsError(f"{folder}: is not a folder; make it, or name the one where files arrive")
+    log = _log(source, kafka_config, skip_lost)
+    if log is None and not source.is_dir():  # told before torch is imported
+        raise SettingsError(f"{source}: is not a folder; make it, or name the one where files arrive")
     hooks = _hooks(on, commands or (), addresses or ())
     settings = options.settings()
     from dbull.ingest import Inbox, Learner
 
     if settle is None:
         settle = 0.0 if once else SETTLE_SECONDS
-    inbox = Inbox(folder, settle)
     learner = Learner(model, settings, name=options.name)
-    bad = False
     if not (options.quiet or once):
-        say(f"watching {folder}; stop with Ctrl-C", err=True)
+        say(f"watching {source if log is None else log.address}; stop with Ctrl-C", err=True)
     with hooks, learning_progress(options.quiet) as teller:
-        shown = _Shown(teller, options.as_json)
-        while True:
-            for path in inbox.arrived():
-                try:
-                    shown.show(_told(hooks, learner, learner.learn_among_others(path, teller.tell)))
-                except AlreadyLearnedError:
-                    continue
-                except (DataError, NumericalError) as error:
-                    bad = True
-                    teller.clear()
-                    named = "" if path.name in str(error) else f"{path}: "
-                    say(f"left alone: {named}{error}", err=True)
-            if once or (shown.born and options.fail_on is not None):
-                break
-            time.sleep(interval)
-    if options.fail_on is not None and shown.born:
+        shown = _Shown(teller, options.as_json, stops=options.fail_on is not None)
+        if log is None:
+            bad = _watch_folder(Inbox(source, settle), learner, hooks, shown, None if once else interval)
+        else:
+            log.notice = shown.tell
+            with log:
+                arrivals = learner.learn_log(log, teller.tell, linger=linger, once=once)
+                for learned in _told(hooks, learner, arrivals):
+                    shown.show([learned])
+                    if shown.born and shown.stops:
+                        break
+            bad = log.n_skipped > 0
+    if shown.born and shown.stops:
         raise Exit(ExitCode.CONDITION_MET)
     if bad:
         raise Exit(ExitCode.DATA_REFUSED)
+
+
+def _log(source: Path, config: Path | None, skip_lost: bool) -> "KafkaLog | None":
+    """Return the log that is meant, None if it is a folder."""
+    from dbull.data.readers.kafka_log import KafkaLog, is_log, read_properties
+
+    if not is_log(source):
+        return None
+    return KafkaLog(source, None if config is None else read_properties(config), skip_lost=skip_lost)
+
+
+def _watch_folder(
+    inbox: "Inbox", learner: "Learner", hooks: "Hooks", shown: "_Shown", interval: float | None
+) -> bool:
+    """Learn what arrives, once if there is no interval; return whether any file could not be used."""
+    bad = False
+    while True:
+        for path in inbox.arrived():
+            try:
+                shown.show(_told(hooks, learner, learner.learn_among_others(path, shown.teller.tell)))
+            except AlreadyLearnedError:
+                continue
+            except (DataError, NumericalError) as error:
+                bad = True
+                named = "" if path.name in str(error) else f"{path}: "
+                shown.tell(f"left alone: {named}{error}")
+        if interval is None or (shown.born and shown.stops):
+            return bad
+        time.sleep(interval)
 
 
 def _hooks(on: str | None, commands: "Sequence[str]", addresses: "Sequence[str]") -> "Hooks":
@@ -231,13 +273,19 @@ def _told(hooks: "Hooks", learner: "Learner", arrivals: "Iterable[Learned]") -> 
 class _Shown:
     """Prints arrivals as they are learned, and remembers whether a cluster was born after the first."""
 
-    def __init__(self, teller: Teller, as_json: bool):
+    def __init__(self, teller: Teller, as_json: bool, stops: bool):
         self.born = False
-        self._teller, self._as_json = teller, as_json
+        self.stops = stops  # whether such a birth is what is waited for
+        self.teller, self._as_json = teller, as_json
+
+    def tell(self, line: str) -> None:
+        """Print what is not as it should be."""
+        self.teller.clear()
+        say(line, err=True)
 
     def show(self, arrivals: "Iterable[Learned]") -> None:
         for learned in arrivals:
-            self._teller.clear()
+            self.teller.clear()
             for notice in learned.notices:
                 say(f"note: {learned.name}: {notice}", err=True)
             try:

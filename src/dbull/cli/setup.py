@@ -28,6 +28,7 @@ EXTRAS = {
     "PIL": ("vision", "folders of images"),
     "fsspec": ("remote", "addresses such as s3://"),
     "anndata": ("cells", ".h5ad files"),
+    "confluent_kafka": ("kafka", "logs of messages, kafka://"),
 }
 LOOKED_AT = 10_000  # rows
 ROLES_TOLD = """\

@@ -15,9 +15,11 @@ where it was after a stop.
         print(arrival, arrival.report.born)
 
 Settings are the parameters of `DBULL` and those of `Reading`, how files are read. `Learner.learn` takes one
-file, and raises AlreadyLearnedError if there is nothing new in it. docs/ingest.md tells more.
+file, and raises AlreadyLearnedError if there is nothing new in it; `Learner.learn_log` a `KafkaLog`.
+docs/ingest.md tells more.
 """
 
+from dbull.data.readers.kafka_log import KafkaLog
 from dbull.ingest.inputs import Inbox, Input
 from dbull.ingest.learner import Learned, Learner, open_model, rows_for, telling_notices
 from dbull.ingest.settings import Reading, setting_names
@@ -25,6 +27,7 @@ from dbull.ingest.settings import Reading, setting_names
 __all__ = [
     "Inbox",
     "Input",
+    "KafkaLog",
     "Learned",
     "Learner",
     "Reading",

@@ -4,7 +4,7 @@ import logging
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,10 +15,19 @@ from typing import Any
 import numpy as np
 
 from dbull.data.readers.chunk import SparseRows, Table
+from dbull.data.readers.kafka_log import KafkaLog, Message
 from dbull.data.readers.standard_input import saved_input
 from dbull.data.readers.text_folders import COLUMN as TEXT
-from dbull.errors import AlreadyLearnedError, ConflictError, DataError, SettingsError, TableNotice
+from dbull.errors import (
+    AlreadyLearnedError,
+    ConflictError,
+    DataError,
+    NumericalError,
+    SettingsError,
+    TableNotice,
+)
 from dbull.ingest.inputs import Inbox, Input
+from dbull.ingest.log import read_messages
 from dbull.ingest.settings import Asked, Reading
 from dbull.ingest.sources import Piece, open_source
 from dbull.ledger import ArrivalReport
@@ -30,6 +39,7 @@ from dbull.store.learned import LearnedRecord, add_learned
 from dbull.tables import proposed_keys
 
 _log = logging.getLogger(__name__)
+LINGER_SECONDS = 60.0
 Tell = Callable[[str, Progress], object]  # is told what is being learned, and how it goes
 
 
@@ -120,19 +130,22 @@ class Learner:
         "-" is standard input, saved first: the same content again is known, and goes on after a stop.
         """
         known = self.folder.learned() if self.folder.latest() is not None else {}
-        key_optional = self.model is not None and "key" not in self._asked.reading
-        mixed = self.model is None and not {"columns", "embeddings"}.isdisjoint(self._asked.parameters)
         if self.reading.beside is not None and str(path).endswith(".npy"):
             raise AlreadyLearnedError(
                 f"{path}: holds embeddings, which are learned with the files beside them"
             )
         named = str(path) != "-"
         where = Path(path) if named else saved_input()
-        given = self._without_ids(Input(where, self.model, self.reading, key_optional, mixed, named))
-        for piece in open_source(given, {**known, **self._tried}, self.force).pieces():
+        for piece in open_source(self._input(where, named), {**known, **self._tried}, self.force).pieces():
             yield self._learn(piece, tell)
             if self.dry_run:
                 add_learned(self._tried, piece.learned, 0)
+
+    def _input(self, path: Path, named: bool = True) -> Input:
+        """Return how a file is read."""
+        key_optional = self.model is not None and "key" not in self._asked.reading
+        mixed = self.model is None and not {"columns", "embeddings"}.isdisjoint(self._asked.parameters)
+        return self._without_ids(Input(path, self.model, self.reading, key_optional, mixed, named))
 
     def _without_ids(self, given: Input) -> Input:
         """Leave out columns of the first table of numbers that only name its rows."""
@@ -165,6 +178,38 @@ class Learner:
             except AlreadyLearnedError as error:
                 _log.info("left out: %s", error)
 
+    def learn_log(
+        self, log: KafkaLog, tell: Tell | None = None, *, linger: float = LINGER_SECONDS, once: bool = False
+    ) -> Iterator[Learned]:
+        """Learn a log from where the model is in it, and yield after each arrival once it is safe on disk.
+
+        An arrival is `arrival_rows` messages, or those that have come in `linger` seconds. Offsets are stored
+        with what was learned, in one step, so each message is learned exactly once, also among several
+        writers. For ever; with `once` up to where the log ends now.
+        """
+        held: list[Message] = []
+        log.seek(self._offsets())
+        for messages in log.arrivals(self.reading.arrival_rows, linger, once):
+            piece, held = read_messages([*held, *messages], log, self.model, self._input)
+            if piece is None:
+                continue
+            try:
+                learned = self._learn(piece, tell)
+            except ConflictError:  # another writer was first; what the model has not learned is read again
+                self._open()
+                log.seek(self._offsets())
+            except (DataError, NumericalError) as error:
+                raise type(error)(f"{piece.label}: {error}; nothing of this was learned") from error
+            else:
+                yield learned
+        if held:
+            raise DataError(f"{log.address}: has one row; the first data set of a model needs at least two")
+
+    def _offsets(self) -> Mapping[str, Sequence[int]]:
+        """Return where the model goes on in the logs that it has learned."""
+        origin = getattr(self.model, "origin_", None)
+        return {} if origin is None or origin.manifest is None else origin.manifest.offsets
+
     def _learn(self, piece: Piece, tell: Tell | None) -> Learned:
         model = self._model_for(piece)
         first = getattr(model, "n_data_sets_", 0) == 0
@@ -187,7 +232,9 @@ class Learner:
         generation = None
         if not self.dry_run:
             reading = self.reading
-            provenance = Provenance(piece.learned, reading.kept(), self.force, reading.keep_generations)
+            provenance = Provenance(
+                piece.learned, reading.kept(), self.force, reading.keep_generations, piece.offsets
+            )
             generation = save(model, self.folder.path, name, provenance).generation
         return Learned(generation, name, first, model.report_, perf_counter() - started, tuple(told))
 

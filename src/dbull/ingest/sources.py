@@ -31,6 +31,7 @@ class Piece:
     learned: tuple[LearnedInput, ...]  # what the model is to remember of it; the first tells its rows
     label: str
     keys: tuple[str, ...]  # what its rows are called: by their key, or by file and row, from 1
+    offsets: Mapping[str, Sequence[int]] = field(default_factory=dict)  # of a log: where to go on after it
 
 
 @dataclass(frozen=True)

@@ -71,6 +71,7 @@ class Provenance:
     reading: Mapping[str, Any] = field(default_factory=dict)  # how inputs were read, for the next time
     again: bool = False
     keep: int | None = None  # generations; see `ModelFolder.prune`
+    offsets: Mapping[str, Sequence[int]] = field(default_factory=dict)  # of logs, to go on from
 
 
 class Stored:
@@ -254,6 +255,7 @@ def save(
         settings={**settings, **content.settings},
         data_schema={"n_columns": int(model.n_features_in_), "named": names is not None},
         learned_inputs=tuple(provenance.learned),
+        offsets=provenance.offsets,
         note=note,
         time=time,
     )

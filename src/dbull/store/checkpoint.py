@@ -47,6 +47,7 @@ class Checkpoint:
     data_schema: Mapping[str, Any] = field(default_factory=dict)
     encoder_fingerprint: str | None = None
     learned_inputs: Sequence[LearnedInput] = ()  # since the parent; the same content twice is refused
+    offsets: Mapping[str, Sequence[int]] = field(default_factory=dict)  # of logs; others stay as they were
     ids_given: int = 0  # so far; never falls along the generations, also not by a rollback
     note: str = ""  # this and the time are what the history shows;
     time: str | None = None  # the store reads no clock, so the same run writes the same bytes

@@ -186,6 +186,7 @@ class ModelFolder:
             ids_given=max(checkpoint.ids_given, before.ids_given),
             n_events=len(events),
             log_sha256=chained(before.log_sha256, text),
+            offsets={**before.offsets, **plain(checkpoint.offsets, "offsets")},
             files=records,
         )
         manifest = self._publish(manifest, files, anew=not logged)

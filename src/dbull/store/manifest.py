@@ -51,6 +51,7 @@ class Manifest:
     log_offset: int = 0  # where the events of this generation begin in the event log of the model
     log_sha256: str = ""  # of the events of all generations that this one rests on, see `chained`
     base: int | None = None  # the newest generation of format 1 that this one rests on
+    offsets: dict[str, list[int]] = field(default_factory=dict)  # of logs: what to learn next, by partition
     files: dict[str, FileRecord] = field(default_factory=dict)
     old_inputs: tuple[LearnedInput, ...] = ()  # of format 1, which had learned inputs here
     sha256: str = ""  # of manifest.json itself
@@ -87,6 +88,8 @@ class Manifest:
         parent = {"generation": self.parent, "manifest_sha256": self.parent_sha256}
         told["parent"] = None if self.parent is None else parent
         told["files"] = {name: vars(record) for name, record in self.files.items()}
+        if not self.offsets:  # most models learn from no log
+            del told["offsets"]
         told = {"format": FORMAT, "format_version": layout.FORMAT_VERSION, **told}
         data = documents.dump_document(told, MANIFEST)
         if len(data) > MANIFEST_BYTES:
@@ -101,6 +104,8 @@ class Manifest:
         """Read the text of a manifest.json, of this format version or an earlier one."""
         value = documents.parse_document(data, where)
         version, sha256 = _check_format(value, where), hash_bytes(data)
+        if version > 1:
+            value = {"offsets": {}, **value}
         fields = documents.check_fields(value, where, _READERS if version > 1 else _READERS_1)
         parent = fields.pop("parent") or {"generation": None, "manifest_sha256": None}
         del fields["format"], fields["format_version"]
@@ -202,6 +207,10 @@ def _versions(value: object, where: str) -> dict[str, str]:
     return {name: text(part, f"{where}.{name}") for name, part in mapping(value, where).items()}
 
 
+def _offsets(value: object, where: str) -> dict[str, list[int]]:
+    return {name: list_of(whole)(part, f"{where}.{name}") for name, part in mapping(value, where).items()}
+
+
 def _files(record: Mapping[str, Reader]) -> Reader:
     def read(value: object, where: str) -> Any:
         names = mapping(value, where)
@@ -245,5 +254,6 @@ _READERS = _BOTH | {
     "rows": whole,
     "log_sha256": _sha256,
     "base": or_none(whole),
+    "offsets": _offsets,
     "files": _files(_RECORD_1 | {"generation": whole}),
 }

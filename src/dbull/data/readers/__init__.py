@@ -8,11 +8,9 @@ from glob import glob, has_magic
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import numpy as np
-
 from dbull.data.readers.arrow_files import read_arrow, read_arrow_stream, read_parquet, schema_names
 from dbull.data.readers.cell_files import read_cells
-from dbull.data.readers.chunk import Chunk, ReadSettings, joined
+from dbull.data.readers.chunk import Chunk, ReadSettings, one_chunk
 from dbull.data.readers.csv_files import first_line, read_csv, read_csv_stream
 from dbull.data.readers.images import is_picture_folder, read_images
 from dbull.data.readers.json_lines import json_names, read_json, read_json_lines, read_json_stream
@@ -122,11 +120,7 @@ def read_table(
     chunks = list(read_chunks(source, settings, stream))
     if not chunks:
         raise DataError(f"{source}: there are no rows")
-    first = chunks[0]
-    keys = [chunk.keys for chunk in chunks if chunk.keys is not None]
-    x = joined([chunk.x for chunk in chunks])
-    all_keys = np.concatenate(keys) if keys else None
-    return Chunk(x, first.columns, all_keys, 0, first.sample_shape, first.unused)
+    return one_chunk(chunks)
 
 
 def table_names(path: Path) -> tuple[str, ...] | None:

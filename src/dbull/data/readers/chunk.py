@@ -3,7 +3,7 @@
 import importlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -124,6 +124,13 @@ class Chunk:
         """The names of the columns, None if they are only numbered."""
         numbered = all(name == str(i) for i, name in enumerate(self.columns))
         return None if numbered else self.columns
+
+
+def one_chunk(chunks: Sequence[Chunk]) -> Chunk:
+    """Return all chunks of a file as one."""
+    keys = [chunk.keys for chunk in chunks if chunk.keys is not None]
+    x = joined([chunk.x for chunk in chunks])
+    return replace(chunks[0], x=x, keys=np.concatenate(keys) if keys else None)
 
 
 @dataclass(frozen=True)
