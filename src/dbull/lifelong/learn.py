@@ -22,7 +22,9 @@ from torch import Tensor
 from dbull.ledger import ArrivalReport
 from dbull.lifelong.codes import CodeMixture, CodeSearch
 from dbull.lifelong.folding import Arrival, fold_in
+from dbull.lifelong.index import MANY_ROWS
 from dbull.lifelong.inference import encode_rows
+from dbull.lifelong.layout import lay_out_many
 from dbull.lifelong.neighbourhood import (
     alone_share,
     build_graph,
@@ -209,7 +211,8 @@ def _laid_out(
         start = first_codes(data.inputs, state.vae.shape.latent_dim, generator)
     else:
         start = encode_rows(state.vae, data.inputs)[0].to(torch.float32)
-    places = lay_out(data.graph, start, len(data.kept_codes), schedule.rounds, generator)
+    along = lay_out_many if len(start) > MANY_ROWS else lay_out
+    places = along(data.graph, start, len(data.kept_codes), schedule.rounds, generator)
     return replace(data, places=places)
 
 

@@ -26,6 +26,7 @@ from dbull.nets.vae import VAE
 from dbull.threads import mapped
 
 __all__ = ["LearnerState"]
+PIECES = 64  # chunks of rows that are assigned at once
 
 
 @dataclass
@@ -117,7 +118,9 @@ class LearnerState:
 
     def assign(self, codes: Tensor) -> Tensor:
         """Return the id of the most probable cluster of each code, (N,)."""
-        ids: Tensor = torch.tensor(self.cluster_ids, dtype=torch.int64)[self.log_proba(codes).argmax(1)]
+        # Piece by piece: as many probabilities as all rows have clusters are not needed at once.
+        best = torch.cat([self.log_proba(piece).argmax(1) for piece in codes.split(PIECES * CHUNK_ROWS)])
+        ids: Tensor = torch.tensor(self.cluster_ids, dtype=torch.int64)[best]
         return ids
 
     def hierarchy(self) -> tuple[Join, ...]:
