@@ -25,7 +25,7 @@ from dbull.lifelong.neighbourhood import (
 )
 from dbull.threads import mapped
 
-CHUNK_ROWS = 2048 * 4
+CHUNK_ROWS = 8192  # moved at once
 PUSHED_ROWS = 2048  # pushed at once: what is made of them stays in the cache
 TICKETS = 1 << 16  # of an edge of weight 1
 
@@ -44,7 +44,8 @@ class Edges:
         n_rows, k = graph.neighbours.shape
         starts = np.arange(0, n_rows * k + 1, k, dtype=np.int32)
         others = graph.neighbours.flatten().to(torch.int32).numpy()
-        directed = csr_array((graph.weights.flatten().numpy(), others, starts), (n_rows, n_rows))
+        # A copy: the order of neighbours is changed in place.
+        directed = csr_array((graph.weights.flatten().numpy().copy(), others, starts), (n_rows, n_rows))
         directed.sort_indices()
         back = directed.T.tocsr()
         union = directed + back - directed * back
@@ -87,7 +88,7 @@ def _pull(
     mine = torch.repeat_interleave(n_drawn)
     away = codes[:, slice(*chunk)].index_select(1, mine) - codes.index_select(1, others)
     away *= 2 / (1 + away.square().sum(0))
-    return torch.zeros(len(codes), len(n_drawn)).index_add_(1, mine, away), n_drawn
+    return codes.new_zeros(len(codes), len(n_drawn)).index_add_(1, mine, away), n_drawn
 
 
 def _push(codes: Tensor, opponents: Tensor) -> Tensor:

@@ -52,7 +52,7 @@ class NeighbourGraph:
     def draw(self, rows: Tensor, generator: torch.Generator) -> Tensor:
         """Draw one neighbour for each of the rows, by weight."""
         weights = self.weights[rows].cumsum(1)
-        ticket = torch.rand(len(rows), 1, generator=generator) * weights[:, -1:]
+        ticket = torch.rand(len(rows), 1, generator=generator, device=generator.device) * weights[:, -1:]
         place = torch.searchsorted(weights, ticket).clamp(max=weights.shape[1] - 1)
         return self.neighbours[rows].gather(1, place)[:, 0]
 

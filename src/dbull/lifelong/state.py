@@ -13,6 +13,7 @@ from torch import Tensor
 from dbull.errors import NumericalError
 from dbull.ledger import Ledger, spread_of
 from dbull.lifelong.groups import Join, hierarchy
+from dbull.lifelong.index import EXACT
 from dbull.lifelong.inference import CHUNK_ROWS, padded
 from dbull.lifelong.novelty import Calibration
 from dbull.lifelong.past import IMPRINT_RANK, Imprint, encoder_fingerprint, imprints_of_stats
@@ -48,6 +49,7 @@ class LearnerState:
     calibrations: dict[int, Calibration] = field(default_factory=dict)  # by cluster
     ledger: Ledger = field(default_factory=Ledger)  # every cluster that has ever been, and what happened
     fingerprint: str = ""  # of the encoder that the statistics belong to
+    graph_index: str = EXACT  # by which the neighbours of the latest data set were found
     # Largest root mean square that each value had in any data set, (d,); empty where nothing is known.
     column_rms: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.float64))
 
