@@ -55,16 +55,20 @@ def peak_gigabytes() -> float:
 
 
 class Stages:
-    """Prints how long each stage took, several epochs as one."""
+    """Prints how long each stage took."""
 
     def __init__(self) -> None:
-        self.stage, self.begun, self.begun_cpu = "", time.perf_counter(), cpu_seconds()
+        self.begun, self.begun_cpu = time.perf_counter(), cpu_seconds()
 
     def __call__(self, progress: Progress | None) -> None:
+        """Tell of what has just ended."""
         now, now_cpu = time.perf_counter(), cpu_seconds()
         stage = "rest" if progress is None else progress.stage
-        print(f"  {stage:12s}{now - self.begun:9.1f} s{now_cpu - self.begun_cpu:9.1f} CPU s"
-              f"{peak_gigabytes():7.2f} GB at most", flush=True)
+        print(
+            f"  {stage:12s}{now - self.begun:9.1f} s{now_cpu - self.begun_cpu:9.1f} CPU s"
+            f"{peak_gigabytes():7.2f} GB at most",
+            flush=True,
+        )
         self.begun, self.begun_cpu = now, now_cpu
 
 
@@ -94,8 +98,8 @@ def one(n_rows: int, threads: int, graph_index: str) -> None:
     scores = normalized_mutual_info_score(y, model.labels_), adjusted_rand_score(y, model.labels_)
     print(
         f"  all         {time.perf_counter() - begun:9.1f} s{cpu_seconds() - begun_cpu:9.1f} CPU s"
-        f"{peak_gigabytes():7.2f} GB at most; graph: {model.report_.graph_index}; {model.n_clusters_} clusters, "
-        f"NMI {scores[0]:.3f}, ARI {scores[1]:.3f}",
+        f"{peak_gigabytes():7.2f} GB at most; graph: {model.report_.graph_index}; "
+        f"{model.n_clusters_} clusters, NMI {scores[0]:.3f}, ARI {scores[1]:.3f}",
         flush=True,
     )
     missed(x)

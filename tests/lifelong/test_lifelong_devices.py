@@ -38,7 +38,7 @@ class NoTraffic(TorchDispatchMode):
 
 @pytest.fixture
 def on_meta(monkeypatch):
-    """Random numbers and the end of an epoch, which "meta" cannot have: it has no generators and no numbers."""
+    """Do without generators and the end of an epoch, since "meta" has neither seeds nor numbers to read."""
 
     class Unseeded:
         device = DEVICE
@@ -53,7 +53,9 @@ def on_meta(monkeypatch):
     for name in ("rand", "randn", "randperm"):
         monkeypatch.setattr(torch, name, unseeded(getattr(torch, name)))
     read = []
-    monkeypatch.setattr(Trainer, "_read", lambda self, told, sizes: read.append((told, sizes)) or EpochTerms(0.0))
+    monkeypatch.setattr(
+        Trainer, "_read", lambda self, told, sizes: read.append((told, sizes)) or EpochTerms(0.0)
+    )
     return read
 
 

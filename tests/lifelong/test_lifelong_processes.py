@@ -1,4 +1,4 @@
-"""Two processes that train one set of networks, started as a user starts them (torchrun, gloo, on the CPU)."""
+"""Two processes that train one set of networks, started as a user starts them: torchrun, here on the CPU."""
 
 import json
 import os
@@ -45,7 +45,11 @@ def test_two_processes_have_the_same_networks(tmp_path):
     script.write_text(SCRIPT)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run(
-        [*command, str(script), str(tmp_path)], capture_output=True, text=True, env={**os.environ}, check=False
+        [*command, str(script), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        env={**os.environ},
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     one, other = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1))

@@ -164,7 +164,7 @@ class ArrivalReport:
 
     def events(self, arrival: int) -> Iterator[Event]:
         """Yield the events of the data set, which is number `arrival` of the stream."""
-        evidence = {
+        evidence: dict[str, Any] = {
             "n_rows": self.n_rows,
             "novel_share": self.novel_share,
             "n_outliers": self.n_outliers,

@@ -188,7 +188,7 @@ class CodeMixture:
         records, labels, responsibilities = zip(*mapped(shared, _pieces(len(points))), strict=True)
         memory = self.memory.coarse()
         memory.select(keep)
-        memory.refill([SufficientStats.total(records)])
+        memory.refill([SufficientStats.total([*records])])
         return replace(
             self,
             memory=memory,

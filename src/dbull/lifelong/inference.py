@@ -38,7 +38,9 @@ def encode_rows(vae: VAE, inputs: Tensor) -> tuple[Tensor, Tensor]:
 
     parts = mapped(encode, inputs.split(CHUNK_ROWS) if len(inputs) else ())
     # Answers come back from a device all at once, and not all devices have float64.
-    mean, var = (torch.cat(part).cpu().to(torch.float64) for part in zip((nothing, nothing), *parts, strict=True))
+    mean, var = (
+        torch.cat(part).cpu().to(torch.float64) for part in zip((nothing, nothing), *parts, strict=True)
+    )
     return mean, var
 
 

@@ -8,6 +8,7 @@ random numbers of their own: the same places, to the bit, whatever the number of
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -56,24 +57,27 @@ class Edges:
 def lay_out_many(
     graph: NeighbourGraph, start: Tensor, n_held: int, n_rounds: int, generator: torch.Generator
 ) -> Tensor:
-    """Return codes (N, D) of all rows of a graph: neighbours together, others apart. The last `n_held` stay."""
+    """Return codes (N, D) of all rows: neighbours together, others apart; the last `n_held` stay."""
     edges, n_free = Edges.of(graph), len(start) - n_held
     seed = int(torch.randint(2**31, (1,), generator=generator))
     codes = start.T.contiguous()  # (D, N): sums over the edges of a row run along memory
     chunks = [(a, min(a + CHUNK_ROWS, n_free)) for a in range(0, n_free, CHUNK_ROWS)]
     for done in range(n_rounds):
-        step = STEP * (1 - done / n_rounds)
         opponents = codes[:, torch.randint(len(start), (N_OPPONENTS,), generator=generator)].T
-
-        def moved(chunk: tuple[int, int]) -> Tensor:
-            numbers = np.random.Generator(np.random.SFC64([seed, done, chunk[0]]))  # noqa: B023
-            mine = codes[:, slice(*chunk)]
-            pull, n_drawn = _pull(edges, codes, chunk, numbers)
-            push = torch.cat([_push(part, opponents) for part in mine.T.split(PUSHED_ROWS)]).T  # noqa: B023
-            return mine + step * (push * (N_REPELLED / N_OPPONENTS * n_drawn) - pull)  # noqa: B023
-
-        codes = torch.cat([*mapped(moved, chunks), codes[:, n_free:]], dim=1)
+        move = partial(_moved, edges, codes, opponents, STEP * (1 - done / n_rounds), (seed, done))
+        codes = torch.cat([*mapped(move, chunks), codes[:, n_free:]], dim=1)
     return codes.T.contiguous()
+
+
+def _moved(
+    edges: Edges, codes: Tensor, opponents: Tensor, step: float, seed: tuple[int, int], chunk: tuple[int, int]
+) -> Tensor:
+    """Return where the rows of a chunk go from their codes, (D, n)."""
+    numbers = np.random.Generator(np.random.SFC64([*seed, chunk[0]]))
+    mine = codes[:, slice(*chunk)]
+    pull, n_drawn = _pull(edges, codes, chunk, numbers)
+    push = torch.cat([_push(part, opponents) for part in mine.T.split(PUSHED_ROWS)]).T
+    return mine + step * (push * (N_REPELLED / N_OPPONENTS * n_drawn) - pull)
 
 
 def _pull(

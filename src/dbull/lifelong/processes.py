@@ -70,7 +70,8 @@ class Processes:
             )
 
 
-_together: ContextVar[Processes] = ContextVar("processes", default=Processes())
+ALONE = Processes()
+_together: ContextVar[Processes] = ContextVar("processes", default=ALONE)
 
 
 def processes_here() -> Processes:
@@ -90,7 +91,9 @@ def trained_together(backend: str | None = None) -> Iterator[Processes]:
         try:
             torch.distributed.init_process_group(backend or usual)
         except ValueError as error:
-            raise SettingsError(f"start the script by torchrun, which numbers its processes: {error}") from error
+            raise SettingsError(
+                f"start the script by torchrun, which numbers its processes: {error}"
+            ) from error
     processes = Processes(torch.distributed.get_rank(), torch.distributed.get_world_size())
     token = _together.set(processes)
     try:

@@ -176,7 +176,9 @@ class Trainer:
         costs nothing, each step looks before it is taken.
         """
         sums = torch.zeros(5)
-        for step, (terms, size) in enumerate(zip(self.processes.mean(torch.stack(told)).cpu(), sizes, strict=True)):
+        for step, (terms, size) in enumerate(
+            zip(self.processes.mean(torch.stack(told)).cpu(), sizes, strict=True)
+        ):
             self._check(self._loss(terms), terms, step)
             sums += terms * size
         return EpochTerms(*(sums / sum(sizes)).tolist())
@@ -193,7 +195,9 @@ class Trainer:
 
     def shown(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Return values and inputs of rows as they are shown at this visit, where the numbers of rows are."""
-        data, generator = (self.here, self.draws) if rows.device == self.place else (self.rows, self.generator)
+        data, generator = (
+            (self.here, self.draws) if rows.device == self.place else (self.rows, self.generator)
+        )
         shown, inputs = data.values[rows], data.inputs[rows]
         if self.augment is None:
             return shown, inputs
