@@ -41,8 +41,8 @@ def bent_clusters(n_rows: int) -> tuple[np.ndarray, np.ndarray]:
         n_dims = int(rng.integers(2, 9))
         z = rng.normal(size=(len(rows), n_dims)) * rng.uniform(0.5, 1.5, n_dims)
         waves, plane = rng.normal(size=(2, n_dims, N_COLUMNS))
-        x[rows] = means[cluster] + z @ plane / np.sqrt(n_dims) + 0.5 * np.sin(z @ waves)
-        x[rows] += 0.3 * rng.normal(size=(len(rows), N_COLUMNS))
+        bent = means[cluster] + z @ (plane / np.sqrt(n_dims)) + 0.5 * np.sin(z @ waves)
+        x[rows] = bent + 0.3 * rng.normal(size=bent.shape)
     return x, y
 
 
