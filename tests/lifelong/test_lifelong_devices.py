@@ -141,3 +141,11 @@ def test_without_replayed_rows(on_meta):
     trainer.rows = replace(trainer.rows, redraw=None)
     trainer.epoch(lambda part: 1e-3)
     assert len(on_meta) == 1
+
+
+def test_rows_that_are_asked_for_on_the_cpu_are_shown_there(on_meta):
+    """As competing systems ask for them."""
+    trainer = make_trainer(False, MaskingNoise(), DEVICE)
+    for batch in trainer.batches():
+        values, inputs = trainer.shown(batch)
+        assert values.device == inputs.device == torch.device("cpu")

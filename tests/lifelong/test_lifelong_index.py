@@ -6,10 +6,12 @@ import logging
 import numpy as np
 import pytest
 import torch
+from sklearn.metrics import adjusted_rand_score
 
 import dbull
-from dbull import DBULL
+from dbull import DBULL, threads
 from dbull.errors import SettingsError
+from dbull.lifelong import codes, layout, learn, neighbourhood
 from dbull.lifelong import index as module
 from dbull.lifelong.index import EXACT, index_for, indexed_neighbours
 from dbull.lifelong.neighbourhood import build_graph, nearest_neighbours
@@ -54,8 +56,8 @@ def test_the_number_of_threads_changes_no_neighbour(monkeypatch):
     monkeypatch.setattr(module, "PIECE_ROWS", 500)
     rows, _ = clusters_of(8000)
     found = []
-    for threads in (1, 3):
-        with working(threads):
+    for n_threads in (1, 3):
+        with working(n_threads):
             found.append(indexed_neighbours(rows, 10))
     (one_squared, one), (squared, several) = found
     assert torch.equal(one, several)
@@ -152,3 +154,21 @@ def test_graph_of_few_rows_by_all_pairs():
     graph = build_graph(torch.randn(40, 3), GraphSettings(), torch.Generator().manual_seed(0))
     assert graph.index == EXACT
     assert graph.among(torch.zeros(40, 2)).index == EXACT
+
+
+@FAISS
+def test_a_fit_of_many_rows_does_not_depend_on_threads(monkeypatch):
+    """All that is done otherwise for many rows, on few, in small pieces; and pieces cost no cluster."""
+    for place in (module, learn):
+        monkeypatch.setattr(place, "MANY_ROWS", 1000)
+    for place, name in ((module, "PIECE_ROWS"), (neighbourhood, "PIECE_ROWS"), (layout, "CHUNK_ROWS")):
+        monkeypatch.setattr(place, name, 300)
+    monkeypatch.setattr(codes, "PIECE_ROWS", 300)
+    monkeypatch.setattr(threads, "WORTH_SHARING", 0.0)
+    rows, labels = clusters_of(3000, n_clusters=5)
+    one, several = (DBULL(random_state=0, epochs=4, threads=n).fit(rows.numpy()) for n in (1, 3))
+    assert one.report_.graph_index.startswith("faiss")
+    assert one.state_.fingerprint == several.state_.fingerprint
+    assert np.array_equal(one.labels_, several.labels_)
+    assert one.elbo_ == several.elbo_
+    assert adjusted_rand_score(labels, one.labels_) > 0.95

@@ -75,12 +75,12 @@ class Trainer:
         movable = augment is None or (isinstance(augment, OURS) and view.front_end is None)
         self.place = rows.place_for(self.device) if movable else torch.device("cpu")
         self.rows = rows
+        self.view_here = replace(view, input_shift=view.input_shift.to(self.place))
         self.order = self.draws = generator  # of the rows of an epoch; of all that a step needs
         if self.place.type != "cpu" or self.processes.size > 1:
             seed = int(torch.randint(MOST_SEED, (1,), generator=generator))
             self.order = generator_on(self.place, seed)
             self.draws = generator_on(self.place, seed + 1 + self.processes.rank)
-            self.view = replace(view, input_shift=view.input_shift.to(self.place))
         self.n_steps = -(-len(rows.values) // self.batch_size)
         self.drawn: Replay | None = None  # replayed rows of this epoch
         # One optimiser for the whole life of the data set in memory.
@@ -176,9 +176,8 @@ class Trainer:
         costs nothing, each step looks before it is taken.
         """
         sums = torch.zeros(5)
-        for step, (terms, size) in enumerate(
-            zip(self.processes.mean(torch.stack(told)).cpu(), sizes, strict=True)
-        ):
+        means = self.processes.mean(torch.stack(told)).cpu()
+        for step, (terms, size) in enumerate(zip(means, sizes, strict=True)):
             self._check(self._loss(terms), terms, step)
             sums += terms * size
         return EpochTerms(*(sums / sum(sizes)).tolist())
@@ -195,16 +194,16 @@ class Trainer:
 
     def shown(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Return values and inputs of rows as they are shown at this visit, where the numbers of rows are."""
-        data, generator = (
-            (self.here, self.draws) if rows.device == self.place else (self.rows, self.generator)
-        )
+        data, view, generator = self.here, self.view_here, self.draws
+        if rows.device != self.place:
+            data, view, generator = self.rows, self.view, self.generator
         shown, inputs = data.values[rows], data.inputs[rows]
         if self.augment is None:
             return shown, inputs
         changed = self.augment(shown, generator)
         may_change = (rows < self.rows.augmented)[:, None]
         return torch.where(may_change, changed, shown), torch.where(
-            may_change, self.view.inputs(changed), inputs
+            may_change, view.inputs(changed), inputs
         )
 
     def _terms(self, rows: Tensor, mixture: FrozenMixture | None, responsibilities: Tensor | None) -> Tensor:
