@@ -202,9 +202,7 @@ class Trainer:
             return shown, inputs
         changed = self.augment(shown, generator)
         may_change = (rows < self.rows.augmented)[:, None]
-        return torch.where(may_change, changed, shown), torch.where(
-            may_change, view.inputs(changed), inputs
-        )
+        return torch.where(may_change, changed, shown), torch.where(may_change, view.inputs(changed), inputs)
 
     def _terms(self, rows: Tensor, mixture: FrozenMixture | None, responsibilities: Tensor | None) -> Tensor:
         """Return the batch means of the terms, in the order of `EpochTerms`, (5,)."""
