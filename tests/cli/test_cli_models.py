@@ -390,7 +390,7 @@ def test_init_writes_settings_that_learn_takes(place):
 def test_doctor():
     found = answer("doctor")
     assert found["ok"]
-    assert set(found["extras"]) == {"pyarrow", "matplotlib", "umap", "PIL", "fsspec", "anndata"}
+    assert set(found["extras"]) == {"pyarrow", "matplotlib", "umap", "faiss", "PIL", "fsspec", "anndata"}
 
 
 def test_image_files_become_images(tmp_path):
