@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint bench results training recovery embeddings reliability growth index mutations clean
+.PHONY: demo test lint bench results training recovery embeddings reliability growth scale index mutations clean
 
 demo: $(READY)
 	$(BIN)/dbull demo
@@ -51,6 +51,8 @@ mutations: $(READY)
 
 growth: $(READY)
 	$(BIN)/python benchmarks/growth.py
+
+scale: index
 
 index: $(READY)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[scale]'
