@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint bench results training recovery embeddings reliability growth mutations clean
+.PHONY: demo test lint bench results training recovery embeddings reliability growth scale index mutations clean
 
 demo: $(READY)
 	$(BIN)/dbull demo
@@ -52,6 +52,12 @@ mutations: $(READY)
 
 growth: $(READY)
 	$(BIN)/python benchmarks/growth.py
+
+scale: index
+
+index: $(READY)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[scale]'
+	$(BIN)/python benchmarks/index.py
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -122,8 +122,8 @@ MUTATIONS = (
     Mutation(
         "replayed rows find new places",
         "lifelong/learn.py",
-        "lay_out(data.graph, start, len(data.kept_codes),",
-        "lay_out(data.graph, start, 0,",
+        "along(data.graph, start, len(data.kept_codes),",
+        "along(data.graph, start, 0,",
         REPLAY,
     ),
     Mutation(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from dbull.errors import DataError, DbullError, NumericalError
 
 if TYPE_CHECKING:
+    from dbull.lifelong.processes import trained_together
     from dbull.methods.cells import cells, to_anndata
     from dbull.methods.competitors.curl import CURL
     from dbull.methods.competitors.dec import DEC
@@ -29,25 +30,27 @@ __all__ = [
     "cells",
     "load",
     "to_anndata",
+    "trained_together",
 ]
 
 logging.getLogger("dbull").addHandler(logging.NullHandler())  # whoever wants to hear it says so
 
 MODULES = {
-    "CURL": "competitors.curl",
-    "DBULL": "dbull",
-    "DEC": "competitors.dec",
-    "DPMixture": "dp_mixture",
-    "VAEDP": "competitors.vae_dp",
-    "VaDE": "competitors.vade",
-    "cells": "cells",
-    "load": "storage",
-    "to_anndata": "cells",
+    "CURL": "methods.competitors.curl",
+    "DBULL": "methods.dbull",
+    "DEC": "methods.competitors.dec",
+    "DPMixture": "methods.dp_mixture",
+    "VAEDP": "methods.competitors.vae_dp",
+    "VaDE": "methods.competitors.vade",
+    "cells": "methods.cells",
+    "load": "methods.storage",
+    "to_anndata": "methods.cells",
+    "trained_together": "lifelong.processes",
 }
 
 
 def __getattr__(name: str) -> object:
     """Import estimators when they are first asked for: torch takes seconds, and `dbull --help` needs none."""
     if name in MODULES:
-        return getattr(importlib.import_module(f"dbull.methods.{MODULES[name]}"), name)
+        return getattr(importlib.import_module(f"dbull.{MODULES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -100,13 +100,18 @@ def _on_own_threads(method: Callable[..., Any]) -> Callable[..., Any]:
     return work
 
 
+def threads_here(n_pieces: int) -> int:
+    """Return how many threads share so many pieces of the work that is done here."""
+    return number_of_threads(n_pieces, _asked.get())
+
+
 def mapped(work: Callable[[Piece], Result], pieces: Iterable[Piece]) -> list[Result]:
     """Return the results of pieces of work in their order, each made by one thread.
 
     The first ones are made here, and tell whether they are worth sharing; the results are the same.
     """
     pieces = list(pieces)
-    n_threads = number_of_threads(len(pieces) - TRIED, _asked.get())
+    n_threads = threads_here(len(pieces) - TRIED)
     if n_threads == 1:
         return [work(piece) for piece in pieces]
     import torch

@@ -390,7 +390,7 @@ def test_init_writes_settings_that_learn_takes(place):
 def test_doctor():
     found = answer("doctor")
     assert found["ok"]
-    extras = {"pyarrow", "matplotlib", "umap", "PIL", "fsspec", "anndata", "confluent_kafka"}
+    extras = {"pyarrow", "matplotlib", "umap", "faiss", "PIL", "fsspec", "anndata", "confluent_kafka"}
     assert set(found["extras"]) == extras
 
 

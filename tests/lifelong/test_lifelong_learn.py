@@ -588,8 +588,12 @@ def test_epochs_for():
     assert epochs_for(56_000, 512, 10, 150) == 40
     assert epochs_for(7_400, 512, 10, 150) == pytest.approx(100, abs=5)
     assert epochs_for(10, 256, 10, 150) == 150
-    assert epochs_for(10_000_000, 256, 10, 150) == 16
-    assert epochs_for(10_000_000, 256, 20, 150) == 20
+    assert epochs_for(250_000, 256, 10, 150) == 17
+    assert epochs_for(250_000, 256, 20, 150) == 20
+    # More rows ask for no more steps: as many epochs of 250,000 rows.
+    assert epochs_for(1_000_000, 256, 10, 150) == 5
+    assert epochs_for(1_000_000, 256, 40, 150) == 10
+    assert epochs_for(10_000_000, 256, 10, 150) == 1
 
 
 def test_recipes_are_complete():

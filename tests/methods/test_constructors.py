@@ -37,7 +37,9 @@ PARAMETERS = {
     },
     DBULL: {
         **{**NETWORKS, **MIXTURE, "objective": "default", "encoder": "auto", "front_end": "auto"},
-        **dict.fromkeys(("neighbourhood", "n_neighbors", "join", "pooling", "joint_epochs"), "auto"),
+        **dict.fromkeys(
+            ("neighbourhood", "n_neighbors", "graph_index", "join", "pooling", "joint_epochs"), "auto"
+        ),
         **dict.fromkeys(("replay", "n_replay", "consistency", "carry", "novelty", "freeze"), "auto"),
         **{"resolution": "normal", "use_encoder_variance": False, "strict_scale": False, "keep_exemplars": 0},
         "columns": None,

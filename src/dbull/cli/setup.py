@@ -25,6 +25,7 @@ EXTRAS = {
     "pyarrow": ("io", "Parquet and Arrow files"),
     "matplotlib": ("plot", "figures"),
     "umap": ("umap", "maps by UMAP"),
+    "faiss": ("scale", "neighbour graphs of many rows"),
     "PIL": ("vision", "folders of images"),
     "fsspec": ("remote", "addresses such as s3://"),
     "anndata": ("cells", ".h5ad files"),

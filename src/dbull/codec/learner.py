@@ -21,6 +21,7 @@ from dbull.codec.networks import (
 )
 from dbull.documents import Reader, check_fields, fail, list_of, number, object_of, text, whole
 from dbull.ledger import Ledger
+from dbull.lifelong.index import EXACT
 from dbull.lifelong.novelty import Calibration
 from dbull.lifelong.past import Imprint, encoder_fingerprint
 from dbull.lifelong.state import LearnerState
@@ -70,6 +71,8 @@ def unpack_state(
 ) -> LearnerState:
     """Return the learner that `pack_state` was given; ModelFileError if anything contradicts the rest."""
     with refusing_damage(where):
+        if isinstance(document, dict):
+            document = {"graph_index": EXACT, **document}  # the first models had no other
         values = check_fields(document, where, _DOCUMENT)
         mixture, parts, dims = tensors["mixture"], values["components"], values["networks"]["latent_dim"]
         check_kind(tensors, "mixture", torch.float64, where)
@@ -153,6 +156,7 @@ _COUNTS: dict[str, Reader] = {
     "n_data_sets": whole,
     "n_rows": whole,
     "n_pretrain_rows": whole,
+    "graph_index": text,
 }
 _PRIOR: dict[str, Reader] = {"concentration": number, "mean_precision": number, "dof": number}
 _CALIBRATION: dict[str, Reader] = {

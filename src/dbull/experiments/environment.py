@@ -12,7 +12,7 @@ from typing import Any
 from dbull.errors import SettingsError
 from dbull.store.manifest import package_version
 
-PACKAGES = ("dbull", "numpy", "scipy", "scikit-learn", "torch", "umap-learn")
+PACKAGES = ("dbull", "numpy", "scipy", "scikit-learn", "torch", "umap-learn", "faiss-cpu")
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 # What decides numbers: results, pages and tests may differ from the commit.
 CODE = (":(top)src", ":(top)experiments/*.py", ":(top)pyproject.toml")

@@ -149,6 +149,7 @@ class ArrivalReport:
     n_outliers: int = 0  # rows that were answered but did not count
     elbo: float = math.nan  # evidence lower bound of all rows but outliers set aside, in the data's units
     changed_columns: tuple[str, ...] = ()  # of another scale than in all data sets before
+    graph_index: str = ""  # by which neighbours were found: "exact" or index and version; "" without a graph
     seconds: float = math.nan
 
     @property
@@ -163,7 +164,7 @@ class ArrivalReport:
 
     def events(self, arrival: int) -> Iterator[Event]:
         """Yield the events of the data set, which is number `arrival` of the stream."""
-        evidence = {
+        evidence: dict[str, Any] = {
             "n_rows": self.n_rows,
             "novel_share": self.novel_share,
             "n_outliers": self.n_outliers,
@@ -171,6 +172,8 @@ class ArrivalReport:
             "rows_per_cluster": {str(cluster): n for cluster, n in self.rows.items() if n},
             "elbo": self.elbo if math.isfinite(self.elbo) else None,
         }
+        if self.graph_index not in ("", "exact"):
+            evidence["graph_index"] = self.graph_index
         yield Event("arrival", arrival, None, (), self.n_rows, evidence)
         if self.changed_columns:
             columns = {"columns": list(self.changed_columns)}

@@ -12,7 +12,8 @@ The hops of one arrival, in order, and the module of each:
     settings    how a data set is learned: training, graph, past and mixture, each handed whole to its part
     novelty     which rows may change what was learned: near, far, outliers
     past        imprints of rows that are gone; replay drawn from them; statistics that follow the encoder
-    neighbourhood   the graph of the rows in memory, and codes laid out along it
+    neighbourhood   the graph of the rows in memory, and codes laid out along it;
+    index, layout   the same for many rows
     training    epochs of gradient steps on the networks, the mixture held fixed;
     objective   the terms of the bound that they climb
     codes       the mixture on the codes: search(fit, codes) -> fit

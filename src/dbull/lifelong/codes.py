@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -17,8 +18,10 @@ from dbull.mixture.search import fit_data_set
 from dbull.mixture.settings import FitSettings
 from dbull.mixture.stats import SufficientStats
 from dbull.mixture.updates import Points, local_step, summarize
+from dbull.threads import mapped
 
 THIN = 50.0  # times less dense than usual; clusters of 35 data sets were at most 25 times (docs/log.md)
+PIECE_ROWS = 1 << 17  # answered at once
 LEAST_SPREAD = 1e-3  # variance of places in any direction; neighbours lie about half a unit apart
 
 
@@ -99,7 +102,7 @@ class CodeMixture:
             return self
         responsibilities = torch.cat([self.responsibilities, self.responsibilities[of]])
         memory = self.memory.coarse()
-        memory.refill([summarize(torch.log_softmax(responsibilities.double().log(), dim=1), points)])
+        memory.refill([_summary(responsibilities, points, lambda part: torch.log_softmax(part, dim=1))])
         return replace(
             self,
             memory=memory,
@@ -135,7 +138,7 @@ class CodeMixture:
         responsibilities[moved, labels[moved]] = 1.0
         memory = self.memory.coarse()
         memory.add_components(n_new)
-        memory.refill([summarize(responsibilities.to(torch.float64).log(), points)])
+        memory.refill([_summary(responsibilities, points)])
         posterior = global_step(self.prior, memory.total)
         return replace(
             self, memory=memory, posterior=posterior, labels=labels, responsibilities=responsibilities
@@ -172,21 +175,44 @@ class CodeMixture:
         keep = kept.nonzero()[:, 0]
         if len(keep) == self.memory.n_components:
             return self
-        log_resp = torch.log_softmax(self.responsibilities[:, keep].to(torch.float64).log(), dim=1)
-        lost = log_resp.isnan().any(1)  # by rounding, rows that were wholly of what is gone
-        if bool(lost.any()):
-            posterior = global_step(self.prior, self.memory.total.select(keep))
-            log_resp[lost] = local_step(posterior, points.take(lost.nonzero()[:, 0]))
+        posterior = global_step(self.prior, self.memory.total.select(keep))
+
+        def shared(rows: slice) -> tuple[SufficientStats, Tensor, Tensor]:
+            some = points.between(rows.start, rows.stop)
+            log_resp = torch.log_softmax(self.responsibilities[rows, keep].to(torch.float64).log(), dim=1)
+            lost = log_resp.isnan().any(1)  # by rounding, rows that were wholly of what is gone
+            if bool(lost.any()):
+                log_resp[lost] = local_step(posterior, some.take(lost.nonzero()[:, 0]))
+            return summarize(log_resp, some), log_resp.argmax(1), log_resp.exp().to(torch.float32)
+
+        records, labels, responsibilities = zip(*mapped(shared, _pieces(len(points))), strict=True)
         memory = self.memory.coarse()
         memory.select(keep)
-        memory.refill([summarize(log_resp, points)])
+        memory.refill([SufficientStats.total([*records])])
         return replace(
             self,
             memory=memory,
             posterior=global_step(self.prior, memory.total),
-            labels=log_resp.argmax(1),
-            responsibilities=log_resp.exp().to(torch.float32),
+            labels=torch.cat(labels),
+            responsibilities=torch.cat(responsibilities),
         )
+
+
+def _pieces(n_rows: int) -> list[slice]:
+    """Cut rows into pieces whose responsibilities fit in memory in float64, several times."""
+    return [slice(a, min(a + PIECE_ROWS, n_rows)) for a in range(0, max(1, n_rows), PIECE_ROWS)]
+
+
+def _summary(
+    responsibilities: Tensor, points: Points, change: Callable[[Tensor], Tensor] = lambda part: part
+) -> SufficientStats:
+    """Return the statistics of points for responsibilities (N, K), with their logs changed before."""
+
+    def of(rows: slice) -> SufficientStats:
+        logs = change(responsibilities[rows].to(torch.float64).log())
+        return summarize(logs, points.between(rows.start, rows.stop))
+
+    return SufficientStats.total(mapped(of, _pieces(len(points))))
 
 
 @dataclass(frozen=True)
@@ -203,7 +229,7 @@ class CodeSearch:
             settings = replace(settings, search=replace(settings.search, fresh_sizes=()))
         if len(fit.labels):
             # The encoder has moved: components first follow the rows that they hold.
-            start = fit.memory.overall + summarize(fit.responsibilities.to(torch.float64).log(), points)
+            start = fit.memory.overall + _summary(fit.responsibilities, points)
         memory = replace(fit.memory, batches=list(fit.memory.batches))
         moves = []
         steps = fit_data_set(memory, points, settings, self.generator, start)
@@ -215,12 +241,15 @@ class CodeSearch:
                 break
             if step.move is not None and step.move.accepted:
                 moves.append(step.move)
-        log_resp = local_step(found.posterior, points)
-        labels = log_resp.argmax(1)
+
+        def answer(rows: slice) -> tuple[Tensor, Tensor]:
+            log_resp = local_step(found.posterior, points.between(rows.start, rows.stop))
+            return log_resp.argmax(1), log_resp.exp_().to(torch.float32)
+
+        labels, responsibilities = map(torch.cat, zip(*mapped(answer, _pieces(len(points))), strict=True))
         changed = 1.0
         if len(fit.labels):
             changed = float((torch.tensor(memory.ids)[labels] != fit.holders).double().mean())
-        responsibilities = log_resp.exp_().to(torch.float32)
         return CodeMixture(
             memory, found.prior, found.posterior, found.bound, labels, responsibilities, tuple(moves), changed
         )

@@ -317,4 +317,5 @@ def _report(
         n_outliers=n_outliers,
         elbo=elbo_of(state, arrival.values, arrival.inputs, arrival.codes),
         changed_columns=arrival.changed_columns,
+        graph_index="" if arrival.graph is None else arrival.graph.index,
     )

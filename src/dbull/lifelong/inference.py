@@ -30,15 +30,18 @@ def encode_rows(vae: VAE, inputs: Tensor) -> tuple[Tensor, Tensor]:
         mean, log_var = vae.encode(inputs)
         return mean.to(torch.float64), log_var.exp().to(torch.float64)
     device = next(vae.parameters()).device
-    nothing = torch.zeros(0, vae.shape.latent_dim, dtype=torch.float64)
+    nothing = torch.zeros(0, vae.shape.latent_dim, device=device)
 
     def encode(chunk: Tensor) -> tuple[Tensor, Tensor]:
-        mean, log_var = (part[: len(chunk)].cpu() for part in vae.encode(padded(chunk).to(device)))
-        return mean.to(torch.float64), log_var.exp().to(torch.float64)
+        mean, log_var = (part[: len(chunk)] for part in vae.encode(padded(chunk).to(device)))
+        return mean, log_var.exp()
 
     parts = mapped(encode, inputs.split(CHUNK_ROWS) if len(inputs) else ())
-    means, variances = zip((nothing, nothing), *parts, strict=True)
-    return torch.cat(means), torch.cat(variances)
+    # Answers come back from a device all at once, and not all devices have float64.
+    mean, var = (
+        torch.cat(part).cpu().to(torch.float64) for part in zip((nothing, nothing), *parts, strict=True)
+    )
+    return mean, var
 
 
 @torch.no_grad()

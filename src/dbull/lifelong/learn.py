@@ -22,7 +22,9 @@ from torch import Tensor
 from dbull.ledger import ArrivalReport
 from dbull.lifelong.codes import CodeMixture, CodeSearch
 from dbull.lifelong.folding import Arrival, fold_in
+from dbull.lifelong.index import MANY_ROWS
 from dbull.lifelong.inference import encode_rows
+from dbull.lifelong.layout import lay_out_many
 from dbull.lifelong.neighbourhood import (
     alone_share,
     build_graph,
@@ -100,6 +102,7 @@ def learn(
     graph = None
     if drawn_together and len(inputs) > 0 and len(data.inputs) > 1:  # one row alone has no neighbour
         graph = build_graph(data.inputs, s.graph, generator, len(inputs))
+        state.graph_index = graph.index
         yield clock.now("graph")
     alone = 0.0 if replay is None or graph is None else alone_share(graph, len(inputs), s.past.n_replay)
     schedule = _schedule(state, parts, alone, s)  # frozen networks: no epoch, one search
@@ -189,7 +192,8 @@ def pretrain(
     values = state.view.values(rows)
     data = TrainingRows.of(values, state.view.inputs(values), None, state.vae.shape.latent_dim)
     if s.training.neighbourhood > 0:
-        data = replace(data, graph=build_graph(data.inputs, s.graph, generator))
+        graph = build_graph(data.inputs, s.graph, generator)
+        data, state.graph_index = replace(data, graph=graph), graph.index
         yield clock.now("graph")
     data = _laid_out(state, data, s, schedule, generator)
     trainer = Trainer(state.view, state.vae, data, augment, s.training, generator)
@@ -209,7 +213,8 @@ def _laid_out(
         start = first_codes(data.inputs, state.vae.shape.latent_dim, generator)
     else:
         start = encode_rows(state.vae, data.inputs)[0].to(torch.float32)
-    places = lay_out(data.graph, start, len(data.kept_codes), schedule.rounds, generator)
+    along = lay_out_many if len(start) > MANY_ROWS else lay_out
+    places = along(data.graph, start, len(data.kept_codes), schedule.rounds, generator)
     return replace(data, places=places)
 
 

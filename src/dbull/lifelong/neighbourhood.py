@@ -8,7 +8,7 @@ all rows at once and without a network; the encoder then learns to give them (tr
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,10 +18,14 @@ from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 from torch.nn import functional as F
 
+from dbull.lifelong.index import EXACT, index_for, indexed_neighbours
+from dbull.threads import mapped
+
 if TYPE_CHECKING:
     from dbull.lifelong.settings import GraphSettings
 
 CHUNK_NUMBERS = 1 << 25  # distances in memory at once
+PIECE_ROWS = 1 << 16  # looked at at once, where each has many numbers
 OVERSAMPLED = 10  # more directions than asked for while they are sought
 PROJECTION_ROWS = 5000  # rows from which these directions are taken
 N_REPELLED = 5.0  # pairs pushed apart per pair drawn together, as in UMAP
@@ -40,6 +44,7 @@ class NeighbourGraph:
 
     neighbours: Tensor  # (N, k)
     weights: Tensor  # (N, k) float32
+    index: str = EXACT  # by which neighbours were found
 
     def __len__(self) -> int:
         return len(self.neighbours)
@@ -47,7 +52,7 @@ class NeighbourGraph:
     def draw(self, rows: Tensor, generator: torch.Generator) -> Tensor:
         """Draw one neighbour for each of the rows, by weight."""
         weights = self.weights[rows].cumsum(1)
-        ticket = torch.rand(len(rows), 1, generator=generator) * weights[:, -1:]
+        ticket = torch.rand(len(rows), 1, generator=generator, device=generator.device) * weights[:, -1:]
         place = torch.searchsorted(weights, ticket).clamp(max=weights.shape[1] - 1)
         return self.neighbours[rows].gather(1, place)[:, 0]
 
@@ -56,8 +61,13 @@ class NeighbourGraph:
 
         A layout cannot draw all neighbours together: pairs that few others support are torn apart.
         """
-        apart = (codes[:, None] - codes[self.neighbours]).square().sum(2)
-        return NeighbourGraph(self.neighbours, (self.weights / (1 + apart)).to(torch.float32))
+
+        def less(rows: Tensor) -> Tensor:
+            apart = (codes[rows, None] - codes[self.neighbours[rows]]).square().sum(2)
+            return (self.weights[rows] / (1 + apart)).to(torch.float32)
+
+        rows = torch.arange(len(self)).split(PIECE_ROWS)
+        return replace(self, weights=torch.cat(mapped(less, rows)))
 
 
 def build_graph(
@@ -71,8 +81,10 @@ def build_graph(
     if inputs.shape[1] > settings.angle_width:
         rows = F.normalize(reproducible(inputs, settings.dims, generator), dim=1)
     n_neighbors = settings.n_neighbors or neighbours_for(n_present or len(inputs))
-    squared, neighbours = nearest_neighbours(rows, min(n_neighbors, len(inputs) - 1))
-    return NeighbourGraph(neighbours, fuzzy_weights(squared.sqrt()))
+    index = index_for(settings.graph_index, len(rows))
+    nearest = nearest_neighbours if index == EXACT else indexed_neighbours
+    squared, neighbours = nearest(rows, min(n_neighbors, len(inputs) - 1))
+    return NeighbourGraph(neighbours, fuzzy_weights(squared.sqrt_()), index)
 
 
 def neighbours_for(n_rows: int) -> int:
@@ -187,8 +199,10 @@ def islands_of(graph: NeighbourGraph, inputs: Tensor, n_least: int) -> Tensor:
     sizes[sizes.argmax()] = 0
     for number, part in enumerate((sizes >= n_least).nonzero()[:, 0].tolist(), start=1):
         inside = parts == part
-        some = inputs[inside][:N_OPPONENTS]
-        if float(torch.cdist(some, inputs[~inside]).min()) > ISLAND_GAP * usual:
+        some = inputs[inside.nonzero()[:N_OPPONENTS, 0]]
+        pieces = zip(inputs.split(PIECE_ROWS), inside.split(PIECE_ROWS), strict=True)
+        others = (rows[~mine] for rows, mine in pieces)
+        if all(float(torch.cdist(some, rows).min()) > ISLAND_GAP * usual for rows in others if len(rows)):
             islands[inside] = number
     return islands
 

@@ -73,9 +73,14 @@ def imprint_of(inputs: Tensor, rank: int) -> Imprint:
 
 def private_imprint_of(inputs: Tensor, rank: int, shape: Imprint) -> Imprint:
     """Return the imprint of rows (N, d) as it is kept: few rows get a `shape` that is not theirs alone."""
-    if len(inputs) < FEWEST_ROWS or len(inputs.unique(dim=0)) < FEWEST_ROWS:
+    if not _enough_rows(inputs):
         return Imprint(float(len(inputs)), inputs.mean(0), shape.factor, shape.leftover)
     return imprint_of(inputs, rank)
+
+
+def _enough_rows(rows: Tensor) -> bool:
+    """Return whether at least `FEWEST_ROWS` of the rows (N, d) are distinct; a few mostly show it."""
+    return any(len(some.unique(dim=0)) >= FEWEST_ROWS for some in (rows[: 2 * FEWEST_ROWS], rows))
 
 
 def pooled_shape(inputs: Tensor, labels: Tensor, rank: int) -> Imprint:
@@ -86,7 +91,7 @@ def pooled_shape(inputs: Tensor, labels: Tensor, rank: int) -> Imprint:
     which, sizes = labels.unique(return_inverse=True, return_counts=True)[1:]
     sums = inputs.new_zeros(len(sizes), inputs.shape[1]).index_add_(0, which, inputs)
     beside = inputs - (sums / sizes[:, None])[which]
-    if len(beside.unique(dim=0)) < FEWEST_ROWS:
+    if not _enough_rows(beside):
         return Imprint(0.0, inputs.new_zeros(inputs.shape[1]), beside[:0], torch.ones(inputs.shape[1]))
     return imprint_of(beside, rank)
 

@@ -19,6 +19,7 @@ OUTLIER_STD = 3.0
 FEWEST_REPLAYED, MOST_REPLAYED = 100, 1000  # rows per cluster
 FAMILIAR_RATE = 0.25  # learning rate on a familiar data set, as a share of that on a new one
 ROUNDS, FAMILIAR_ROUNDS = 300, 50  # in which codes are laid out along the graph
+ENOUGH_ROWS = 250_000  # of a data set, from which the networks take no more steps
 FULL_ROWS = 56_000  # of a data set, from which evidence does not grow any more
 EVIDENCE_PER_CLUSTER = 40.0  # observations that a cluster counts as when structure is decided
 PLACE_WEIGHT = 0.3  # observations that a row is worth at most if neighbours decided its place with it
@@ -75,6 +76,7 @@ class GraphSettings:
     n_neighbors: int | None = None  # None: by the number of rows
     dims: int = 100  # principal directions in which neighbours are sought
     angle_width: int = 30  # inputs beyond which they are sought by angle: lengths of wide rows tell little
+    graph_index: str = "auto"  # how neighbours are found; see index.py
     join: float = 0.1  # mixing from which components are one cluster; 0: one component each
 
 
@@ -197,10 +199,13 @@ def epochs_for(n_rows: int, batch_size: int, least: int, most: int) -> int:
     """Return how many epochs to train before the first search, when nothing else is said.
 
     About 1,000 steps for small data and 6 more for every 100 rows: 40 epochs of 56,000 images in batches of
-    512, 100 epochs of 7,400.
+    512, 100 epochs of 7,400. Rows beyond `ENOUGH_ROWS` ask for no more steps: they say little that is new to
+    the networks, which have one size.
     """
     steps_per_epoch = math.ceil(n_rows / min(n_rows, batch_size))
-    return max(least, min(most, math.ceil((1000 + 0.06 * n_rows) / steps_per_epoch)))
+    telling = min(n_rows, ENOUGH_ROWS)
+    least = math.ceil(least * telling / n_rows)
+    return max(least, min(most, math.ceil((1000 + 0.06 * telling) / steps_per_epoch)))
 
 
 def evidence_for(n_rows: int, n_dims: int, power: float) -> str | float:

@@ -13,6 +13,7 @@ from torch import Tensor
 from dbull.errors import NumericalError
 from dbull.ledger import Ledger, spread_of
 from dbull.lifelong.groups import Join, hierarchy
+from dbull.lifelong.index import EXACT
 from dbull.lifelong.inference import CHUNK_ROWS, padded
 from dbull.lifelong.novelty import Calibration
 from dbull.lifelong.past import IMPRINT_RANK, Imprint, encoder_fingerprint, imprints_of_stats
@@ -26,6 +27,7 @@ from dbull.nets.vae import VAE
 from dbull.threads import mapped
 
 __all__ = ["LearnerState"]
+PIECES = 64  # chunks of rows that are assigned at once
 
 
 @dataclass
@@ -47,6 +49,7 @@ class LearnerState:
     calibrations: dict[int, Calibration] = field(default_factory=dict)  # by cluster
     ledger: Ledger = field(default_factory=Ledger)  # every cluster that has ever been, and what happened
     fingerprint: str = ""  # of the encoder that the statistics belong to
+    graph_index: str = EXACT  # by which the neighbours of the latest data set were found
     # Largest root mean square that each value had in any data set, (d,); empty where nothing is known.
     column_rms: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.float64))
 
@@ -117,7 +120,9 @@ class LearnerState:
 
     def assign(self, codes: Tensor) -> Tensor:
         """Return the id of the most probable cluster of each code, (N,)."""
-        ids: Tensor = torch.tensor(self.cluster_ids, dtype=torch.int64)[self.log_proba(codes).argmax(1)]
+        # Piece by piece: as many probabilities as all rows have clusters are not needed at once.
+        best = torch.cat([self.log_proba(piece).argmax(1) for piece in codes.split(PIECES * CHUNK_ROWS)])
+        ids: Tensor = torch.tensor(self.cluster_ids, dtype=torch.int64)[best]
         return ids
 
     def hierarchy(self) -> tuple[Join, ...]:

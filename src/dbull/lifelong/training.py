@@ -12,18 +12,20 @@ from torch import Tensor
 
 from dbull.errors import NumericalError
 from dbull.lifelong.inference import encode_rows
-from dbull.lifelong.neighbourhood import NeighbourGraph
 from dbull.lifelong.objective import FrozenMixture, row_terms
 from dbull.lifelong.past import Replay
+from dbull.lifelong.processes import MOST_SEED, processes_here
 from dbull.lifelong.settings import Schedule, TrainingSettings
+from dbull.lifelong.training_rows import TrainingRows, generator_on
 from dbull.mixture.moves import MoveRecord
 from dbull.nets.adam import Adam
-from dbull.nets.augment import Augmentation
+from dbull.nets.augment import Augmentation, ImageShifts, MaskingNoise
 from dbull.nets.inputs import InputView
 from dbull.nets.pretrain import stacked_denoising
 from dbull.nets.vae import VAE
 
 DECODED_PART = 4  # every so many rows of a batch train the decoder while codes are laid out
+OURS = (ImageShifts, MaskingNoise)  # augmentations that draw where the rows are
 FINAL_RATE = 0.1  # learning rate at the end of a stage, as a share of that at its start
 
 
@@ -44,37 +46,6 @@ class EpochTerms:
         return self.reconstruction + self.log_prior + self.entropy
 
 
-@dataclass(frozen=True)
-class TrainingRows:
-    """What the networks are trained on: the data set in memory, then replayed rows of the past."""
-
-    values: Tensor  # (N + R, d) float32, what the decoder describes
-    inputs: Tensor  # (N + R, n_inputs) what the encoder sees
-    kept_codes: Tensor  # (R, D) where the replayed rows were
-    augmented: int  # how many rows, from the first, may be changed at each visit
-    graph: NeighbourGraph | None = None  # of all rows, if codes are laid out along it
-    places: Tensor | None = None  # (N + R, D) where the codes of all rows belong
-    redraw: Callable[[], Replay | None] | None = None  # replayed rows anew, as many
-    anew: bool = False  # whether they take the place of those before, what they decode to included
-
-    @classmethod
-    def of(cls, values: Tensor, inputs: Tensor, replay: Replay | None, latent_dim: int) -> TrainingRows:
-        """Put replayed rows behind those in memory."""
-        if replay is None:
-            return cls(values, inputs, torch.zeros(0, latent_dim), len(values))
-        return cls(
-            torch.cat([values, replay.values]),
-            torch.cat([inputs, replay.inputs]),
-            replay.codes,
-            len(values) + (len(replay) if replay.from_values else 0),
-        )
-
-    @property
-    def n_present(self) -> int:
-        """Rows of the data set in memory."""
-        return len(self.values) - len(self.kept_codes)
-
-
 class Trainer:
     """Networks, the rows they learn from, and one optimiser.
 
@@ -93,16 +64,36 @@ class Trainer:
     ):
         self.vae = vae
         self.view = view
-        self.rows = rows
         self.augment = augment
         self.settings = settings
         self.batch_size = min(settings.batch_size, len(rows.values))
         self.generator = generator
         self.device = next(vae.parameters()).device
+        self.processes = processes_here()
+        self.processes.check_alike(generator.initial_seed(), rows.inputs)
+        # An augmentation of the caller's own, and a front end, expect rows on the CPU.
+        movable = augment is None or (isinstance(augment, OURS) and view.front_end is None)
+        self.place = rows.place_for(self.device) if movable else torch.device("cpu")
+        self.rows = rows
+        self.view_here = replace(view, input_shift=view.input_shift.to(self.place))
+        self.order = self.draws = generator  # of the rows of an epoch; of all that a step needs
+        if self.place.type != "cpu" or self.processes.size > 1:
+            seed = int(torch.randint(MOST_SEED, (1,), generator=generator))
+            self.order = generator_on(self.place, seed)
+            self.draws = generator_on(self.place, seed + 1 + self.processes.rank)
         self.n_steps = -(-len(rows.values) // self.batch_size)
         self.drawn: Replay | None = None  # replayed rows of this epoch
         # One optimiser for the whole life of the data set in memory.
         self.optimiser = Adam(vae.parameters(), learning_rate=1e-3)
+
+    @property
+    def rows(self) -> TrainingRows:
+        """What is learned, on the CPU; `here` it is where the networks learn it."""
+        return self._rows
+
+    @rows.setter
+    def rows(self, rows: TrainingRows) -> None:
+        self._rows, self.here = rows, rows.to(self.place)
 
     def redraw(self) -> None:
         """Put other rows of the past in place of the replayed ones, if they are to be drawn anew."""
@@ -146,51 +137,76 @@ class Trainer:
             Of the clean rows, (N + R, K); None takes those of the input as it is shown.
         """
         started = perf_counter()
-        n_rows = len(self.rows.values)
-        sums = torch.zeros(5)
         # What is drawn anew each time holds the encoder wherever rows of the past may have been.
         self.drawn = None
         if self.rows.redraw is not None and self.rows.places is not None and mixture is None:
             self.drawn = self.rows.redraw()
+        if self.drawn is not None:
+            inputs, codes = (part.to(self.place) for part in (self.drawn.inputs, self.drawn.codes))
+            self.drawn = replace(self.drawn, inputs=inputs, codes=codes)
+        if responsibilities is not None:
+            responsibilities = responsibilities.to(self.place)
         self.vae.train()
-        for step, rows in enumerate(self.batches()):
+        told, sizes = [], []
+        for step, batch in enumerate(self.batches(self.order)):
+            rows, share = self.processes.part(batch)
             self.optimiser.learning_rate = learning_rate(step / self.n_steps)
             terms = self._terms(rows, mixture, None if responsibilities is None else responsibilities[rows])
-            elbo = terms[0] + terms[1] + terms[2]
-            loss = self.settings.neighbourhood * terms[3] + self.settings.consistency * terms[4] - elbo
-            if not bool(torch.isfinite(loss)):
-                raise NumericalError(self._complaint(terms.detach(), step))
+            loss = self._loss(terms)
+            if self.device.type == "cpu":
+                self._check(loss, terms, step)
             self.optimiser.zero_grad()
-            loss.backward()
+            (loss if share == 1.0 else share * loss).backward()
+            self.processes.average(self.optimiser.parameters)
             self.optimiser.step()
-            sums += terms.detach().cpu() * len(rows)
+            told.append(terms.detach() * share)
+            sizes.append(len(batch))
         self.vae.eval()
-        reconstruction, log_prior, entropy, neighbourhood, consistency = (sums / n_rows).tolist()
-        rows_per_second = n_rows / (perf_counter() - started)
-        return EpochTerms(reconstruction, log_prior, entropy, neighbourhood, consistency, rows_per_second)
+        return replace(self._read(told, sizes), rows_per_second=sum(sizes) / (perf_counter() - started))
 
-    def batches(self) -> Iterator[Tensor]:
+    def _loss(self, terms: Tensor) -> Tensor:
+        """Return what a step lowers, from the terms (5,)."""
+        elbo = terms[0] + terms[1] + terms[2]
+        return self.settings.neighbourhood * terms[3] + self.settings.consistency * terms[4] - elbo
+
+    def _read(self, told: list[Tensor], sizes: list[int]) -> EpochTerms:
+        """Return the means over an epoch of what its steps told, (5,) each; refuse what is not finite.
+
+        Read once an epoch: to look at a number is to wait until a device has made it. On the CPU, where it
+        costs nothing, each step looks before it is taken.
+        """
+        sums = torch.zeros(5)
+        means = self.processes.mean(torch.stack(told)).cpu()
+        for step, (terms, size) in enumerate(zip(means, sizes, strict=True)):
+            self._check(self._loss(terms), terms, step)
+            sums += terms * size
+        return EpochTerms(*(sums / sum(sizes)).tolist())
+
+    def batches(self, generator: torch.Generator | None = None) -> Iterator[Tensor]:
         """Yield the row numbers of one epoch, batch by batch, in a new random order."""
-        yield from torch.randperm(len(self.rows.values), generator=self.generator).split(self.batch_size)
+        order = generator or self.generator
+        n_rows = len(self.rows.values)
+        yield from torch.randperm(n_rows, generator=order, device=order.device).split(self.batch_size)
 
     def noise(self, *shape: int) -> Tensor:
         """Draw standard normal numbers."""
-        return torch.randn(*shape, generator=self.generator).to(self.device)
+        return torch.randn(*shape, generator=self.draws, device=self.draws.device).to(self.device)
 
     def shown(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Return values and inputs of rows as they are shown at this visit, on the CPU."""
-        shown, inputs = self.rows.values[rows], self.rows.inputs[rows]
+        """Return values and inputs of rows as they are shown at this visit, where the numbers of rows are."""
+        data, view, generator = self.here, self.view_here, self.draws
+        if rows.device != self.place:
+            data, view, generator = self.rows, self.view, self.generator
+        shown, inputs = data.values[rows], data.inputs[rows]
         if self.augment is None:
             return shown, inputs
-        changed = self.augment(shown, self.generator)
+        changed = self.augment(shown, generator)
         may_change = (rows < self.rows.augmented)[:, None]
-        return torch.where(may_change, changed, shown), torch.where(
-            may_change, self.view.inputs(changed), inputs
-        )
+        return torch.where(may_change, changed, shown), torch.where(may_change, view.inputs(changed), inputs)
 
     def _terms(self, rows: Tensor, mixture: FrozenMixture | None, responsibilities: Tensor | None) -> Tensor:
         """Return the batch means of the terms, in the order of `EpochTerms`, (5,)."""
-        vae, places = self.vae, self.rows.places
+        vae, places = self.vae, self.here.places
         if mixture is None and places is not None:
             return self._terms_of_places(rows, places)
         shown, inputs = (part.to(self.device) for part in self.shown(rows))
@@ -216,47 +232,60 @@ class Trainer:
         this epoch. The decoder has no say in the codes, so a part of each batch is
         enough to train it; what replayed rows decode to is known of those that were drawn first.
         """
-        assert self.rows.graph is not None
-        neighbour = self.rows.graph.draw(rows, self.generator)
-        part = torch.rand(len(rows), 1, generator=self.generator)
+        data, numbers = self.here, self.draws
+        assert data.graph is not None
+        neighbour = data.graph.draw(rows, numbers)
+        part = torch.rand(len(rows), 1, generator=numbers, device=numbers.device)
         shown, inputs = self.shown(rows)
-        crossed = torch.rand(inputs.shape, generator=self.generator) < part
-        inputs = torch.where(crossed, self.rows.inputs[neighbour], inputs)
+        crossed = torch.rand(inputs.shape, generator=numbers, device=numbers.device) < part
+        inputs = torch.where(crossed, data.inputs[neighbour], inputs)
         places = torch.lerp(all_places[rows], all_places[neighbour], part)
-        replayed = rows >= self.rows.n_present
-        index = rows[replayed] - self.rows.n_present
+        n_decoded = -(-len(rows) // DECODED_PART)
+        values = torch.lerp(shown[:n_decoded], data.values[neighbour[:n_decoded]], part[:n_decoded])
+        replayed, index = self._replayed(rows)
         if self.drawn is not None:
-            inputs[replayed], places[replayed] = self.drawn.inputs[index], self.drawn.codes[index]
+            inputs = torch.where(replayed, self.drawn.inputs[index], inputs)
+            places = torch.where(replayed, self.drawn.codes[index], places)
         mean = self.vae.encode_mean(inputs.to(self.device))
 
-        n_decoded = -(-len(rows) // DECODED_PART)
-        values = torch.lerp(shown[:n_decoded], self.rows.values[neighbour[:n_decoded]], part[:n_decoded])
-        codes, known = mean[:n_decoded].detach().clone(), replayed[:n_decoded]
-        values[known] = self.rows.values[rows[:n_decoded][known]]
-        codes[known] = self.rows.kept_codes[index[: int(known.sum())]].to(self.device)
+        codes = mean[:n_decoded].detach()
+        if len(data.kept_codes):
+            known, kept = replayed[:n_decoded], data.kept_codes[index[:n_decoded]].to(self.device)
+            values = torch.where(known, data.values[rows[:n_decoded]], values)
+            codes = torch.where(known.to(self.device), kept, codes)
         described = self.vae.likelihood.log_prob(self.vae.decode(codes), values.to(self.device)).mean()
         nothing = described.new_zeros(())
         return torch.stack([described, nothing, nothing, *self._misplaced(rows, mean, places)])
 
+    def _replayed(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Return which rows are replayed, (n, 1), and which of the replayed ones, (n,); any for the others.
+
+        Rows are told apart without a count of them, for which the CPU would have to wait.
+        """
+        index = rows - self.here.n_present
+        return index[:, None] >= 0, index.clamp(min=0)
+
     def _misplaced(self, rows: Tensor, mean: Tensor, places: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return how far codes are from where they belong: rows in memory, replayed ones; over all rows."""
-        nothing = mean.new_zeros(())
-        replayed = rows >= self.rows.n_present
+        replayed, index = self._replayed(rows)
+        replayed = replayed.to(self.device)
         if places is None:
-            if not self.settings.consistency or not bool(replayed.any()):
+            if not self.settings.consistency or not len(self.here.kept_codes):
+                nothing = mean.new_zeros(())
                 return nothing, nothing
-            places = mean.detach().cpu().clone()
-            places[replayed] = self.rows.kept_codes[rows[replayed] - self.rows.n_present]
+            places = torch.where(replayed, self.here.kept_codes[index].to(self.device), mean.detach())
         # Like the kernel of the graph, it does not let a few that cannot be placed outweigh all others.
         apart = torch.log1p((mean - places.to(self.device)).square().sum(1))
-        of_past = torch.where(replayed.to(self.device), apart, 0.0).sum() / len(rows)
+        of_past = torch.where(replayed[:, 0], apart, 0.0).sum() / len(rows)
         return apart.mean() - of_past, of_past
 
-    def _complaint(self, terms: Tensor, step: int) -> str:
-        """Say which term left the range of numbers."""
+    def _check(self, loss: Tensor, terms: Tensor, step: int) -> None:
+        """Refuse a loss that left the range of numbers, and say which term did."""
+        if bool(torch.isfinite(loss)):
+            return
         names = ("reconstruction", "log_prior", "entropy", "neighbourhood", "consistency")
-        bad = [name for name, value in zip(names, terms, strict=True) if not bool(torch.isfinite(value))]
-        return (
+        bad = [name for name, finite in zip(names, torch.isfinite(terms).tolist(), strict=True) if not finite]
+        raise NumericalError(
             f"the network loss is not finite ({', '.join(bad) or 'sum'} term, step {step} of the epoch). "
             "Lower learning_rate, or look for extreme values in the data."
         )

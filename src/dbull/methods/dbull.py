@@ -90,6 +90,10 @@ class DBULL(LearnedClusters, BaseEstimator):
         of log(1 + squared distance); 0 lays out no places.
     n_neighbors : "auto" or int, default="auto"
         Neighbours of a row in the graph. "auto": 15 among up to 1,000 rows, 30 among 8,000 or more.
+    graph_index : {"auto", "exact", "faiss"}, default="auto"
+        How neighbours are found: among all pairs of rows, or by an index of faiss (the extra ``scale``),
+        which misses a few and whose cost grows as n log n. "auto": the index beyond 60,000 rows, where
+        faiss is installed. What was used is in ``report_.graph_index`` and in the events of the model.
     n_neighbours
         Deprecated: the former name of `n_neighbors`.
     join : "auto" or float, default="auto"
@@ -222,6 +226,7 @@ class DBULL(LearnedClusters, BaseEstimator):
     pretraining: str = "end-to-end"
     neighbourhood: str | float = "auto"
     n_neighbors: str | int = "auto"
+    graph_index: str = "auto"
     join: str | float = "auto"
     resolution: str | float = "normal"
     use_encoder_variance: bool = False

@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 
 from dbull.documents import anything, check_fields, fail
 from dbull.errors import SettingsError, check_known, did_you_mean
+from dbull.lifelong.index import INDEXES
 from dbull.lifelong.past import REPLAYS
 from dbull.lifelong.settings import OBJECTIVES, PRETRAININGS, RESOLUTIONS
 from dbull.methods.base import check_number
@@ -146,6 +147,7 @@ ALLOWED: dict[str, Check] = {
     "likelihood": _one_of(("auto", *LIKELIHOODS)),
     "pretraining": _one_of(PRETRAININGS),
     "replay": _one_of(("auto", *REPLAYS)),
+    "graph_index": _one_of(INDEXES),
     "prior": _one_of(("data", "paper")),
     **dict.fromkeys(("n_clusters", "n_init", "update_interval", "max_clusters", "buffer_rows"), _COUNT),
     **dict.fromkeys(("concentration", "dof"), _POSITIVE),

@@ -20,6 +20,7 @@ from dbull.mixture.prior import MixturePrior, adapted_prior
 from dbull.mixture.settings import FitSettings
 from dbull.mixture.stats import SufficientStats
 from dbull.mixture.updates import Points, local_summary, summarize
+from dbull.threads import mapped
 
 ADAPTED = 0.05  # relative change of expected variance or of weight that is too small to go on for
 
@@ -106,7 +107,7 @@ class Search:
 
     def state_under(self, used: MixturePosterior) -> None:
         """Bring every record under one posterior, so that moves can take rows out exactly."""
-        self.memory.refill([local_summary(used, batch) for batch in self.batches])
+        self.memory.refill(mapped(partial(local_summary, used), self.batches))
         self.state = state_under(self.model, self.memory, self.points, used)
         self.next_posterior = self.model.posterior(self.memory.total)
 
@@ -208,7 +209,7 @@ def memoized_laps(
     In the first lap all mini-batches are visited under the given posterior. From then on each visit swaps the
     record of its mini-batch and updates the posterior at once (Hughes & Sudderth 2013).
     """
-    memory.refill([local_summary(posterior, batch) for batch in batches])
+    memory.refill(mapped(partial(local_summary, posterior), batches))
     before = model.elbo(memory.total)
     yield before
     for _ in range(max_laps):

@@ -25,6 +25,7 @@ from dbull.mixture.posterior import MixturePosterior, mean_weights
 from dbull.mixture.stats import SufficientStats
 from dbull.probability import normal_wishart as nw
 from dbull.probability import stick_breaking as sb
+from dbull.threads import mapped
 
 CHUNK_NUMBERS = 1 << 20  # numbers in one chunk of Phi and of log rho together
 MIN_CHUNK_ROWS = 32
@@ -127,15 +128,18 @@ def natural_parameters(posterior: MixturePosterior) -> Tensor:
     return torch.cat([constant[..., None], linear, quadratic], dim=-1)
 
 
-def _chunks(points: Points, n_components: int) -> Iterator[tuple[Tensor, Points]]:
-    """Yield Phi^T and its points in pieces that stay in cache; points that fit in one piece keep theirs."""
+def _pieces(points: Points, n_components: int) -> list[Points]:
+    """Return the points in pieces whose Phi^T stays in cache, as views; themselves if they are one piece."""
     size = max(MIN_CHUNK_ROWS, CHUNK_NUMBERS // (n_features(points.n_dims) + n_components))
     if 0 < len(points) <= size:
-        yield points.features, points
-        return
-    for start in range(0, len(points), size):
-        piece = points.between(start, start + size)
-        yield expected_features(piece), piece
+        return [points]
+    return [points.between(start, start + size) for start in range(0, len(points), size)]
+
+
+def _chunks(points: Points, n_components: int) -> Iterator[tuple[Tensor, Points]]:
+    """Yield Phi^T and its points in pieces that stay in cache; points that fit in one piece keep theirs."""
+    for piece in _pieces(points, n_components):
+        yield (piece.features if piece is points else expected_features(piece)), piece
 
 
 def _normalise(log_rho: Tensor) -> tuple[Tensor, Tensor]:
@@ -167,12 +171,17 @@ def summary_under(theta: Tensor, points: Points) -> SufficientStats:
     """Return the statistics under natural parameters (K, F), or of G mixtures at once under (G, K, F)."""
     moments = torch.zeros_like(theta)
     lse_sum = torch.zeros_like(theta[..., 0])
-    for phi, piece in _chunks(points, lse_sum.numel()):
+
+    def part(piece: Points) -> tuple[Tensor, Tensor]:
+        phi = piece.features if piece is points else expected_features(piece)
         resp, lse = _normalise(theta @ phi)
         if piece.mass is not None:
             resp.mul_(piece.mass)
-        moments += resp @ phi.T
-        lse_sum += (resp @ lse[..., None])[..., 0]
+        return resp @ phi.T, (resp @ lse[..., None])[..., 0]
+
+    for more, lse in mapped(part, _pieces(points, lse_sum.numel())):
+        moments += more
+        lse_sum += lse
     return _record(moments, lse_sum - (theta * moments).sum(-1), points.n_dims)
 
 

@@ -31,7 +31,7 @@ class ImageShifts:
         n = len(rows)
         angle = uniform((n,), math.radians(self.rotation), generator)
         size = 1 + uniform((n, 2), self.scale, generator)
-        affine = torch.empty(n, 2, 3)
+        affine = torch.empty(n, 2, 3, device=generator.device)
         affine[:, 0, 0] = angle.cos() * size[:, 0]
         # Coordinates run from -1 to 1 along either side: a turn of an oblong image must know its sides.
         affine[:, 0, 1] = uniform((n,), self.shear, generator) - angle.sin() * (self.height / self.width)
@@ -51,10 +51,10 @@ class MaskingNoise:
 
     def __call__(self, rows: Tensor, generator: torch.Generator) -> Tensor:
         """Return rows with holes."""
-        kept = torch.rand(rows.shape, generator=generator) >= self.share
+        kept = torch.rand(rows.shape, generator=generator, device=generator.device) >= self.share
         return rows * kept.to(rows)
 
 
 def uniform(shape: tuple[int, ...], reach: float, generator: torch.Generator) -> Tensor:
     """Draw from the uniform distribution on [-reach, reach]."""
-    return (torch.rand(shape, generator=generator) * 2 - 1) * reach
+    return (torch.rand(shape, generator=generator, device=generator.device) * 2 - 1) * reach
