@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from dbull.errors import DataError, DbullError, NumericalError
 
 if TYPE_CHECKING:
+    from dbull.data.blocks import Source
     from dbull.methods.cells import cells, to_anndata
     from dbull.methods.competitors.curl import CURL
     from dbull.methods.competitors.dec import DEC
@@ -25,6 +26,7 @@ __all__ = [
     "DataError",
     "DbullError",
     "NumericalError",
+    "Source",
     "VaDE",
     "cells",
     "load",
@@ -38,6 +40,7 @@ MODULES = {
     "DBULL": "dbull",
     "DEC": "competitors.dec",
     "DPMixture": "dp_mixture",
+    "Source": "scale",
     "VAEDP": "competitors.vae_dp",
     "VaDE": "competitors.vade",
     "cells": "cells",

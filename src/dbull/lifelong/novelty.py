@@ -90,6 +90,24 @@ class Calibration:
         part = std / (3 * (peak - mean))  # a third of 1 / sqrt(shape)
         return min(limit, peak - (peak - mean) * max(1 - part**2 + n_std * part, 0.0) ** 3)
 
+    def trimmed(self, share: float, peak: float) -> Calibration:
+        """Return the record without the deepest rows, a share of them, by the histogram; itself without one.
+
+        A few rows that are no part of the cluster, but came with its first ones, make everything look usual.
+        """
+        left = int(sum(self.depths.values()) * (1 - share))
+        found: list[tuple[float, int]] = []
+        for place, count in sorted(self.depths.items()):
+            kept = min(count, left)
+            left -= kept
+            found.append((SHALLOWEST * 2.0 ** ((place - 0.5) / BINS_PER_DOUBLING), kept))
+        n_rows = sum(kept for _, kept in found)
+        if not n_rows:
+            return self
+        scores = [(peak - depth, kept) for depth, kept in found]
+        total, squares = (sum(kept * score**power for score, kept in scores) for power in (1, 2))
+        return Calibration(float(n_rows), total, squares)
+
     def share_beyond(self, scores: Tensor, peak: float) -> Tensor:
         """Return the share of the cluster's own rows that are as strange or stranger, (N,); 1 if none is.
 
