@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dbull.methods.competitors.vae_dp import VAEDP
     from dbull.methods.dbull import DBULL
     from dbull.methods.dp_mixture import DPMixture
+    from dbull.methods.predictor import Predictor
     from dbull.methods.storage import load
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "DataError",
     "DbullError",
     "NumericalError",
+    "Predictor",
     "Source",
     "VaDE",
     "cells",
@@ -40,6 +42,7 @@ MODULES = {
     "DBULL": "dbull",
     "DEC": "competitors.dec",
     "DPMixture": "dp_mixture",
+    "Predictor": "predictor",
     "Source": "scale",
     "VAEDP": "competitors.vae_dp",
     "VaDE": "competitors.vade",

@@ -6,6 +6,7 @@ has depends on the source alone. Blocks of files are paths and ranges of rows, s
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import os
 import tempfile
@@ -20,7 +21,9 @@ import numpy as np
 from dbull.data.containers import n_rows, some_rows
 from dbull.data.readers import cuts, expand_sources, find_source, read_chunks
 from dbull.data.readers.chunk import ReadSettings, SparseRows, Table, need_pyarrow
+from dbull.data.readers.images import channels_last, image_files, is_picture_folder
 from dbull.data.readers.remote import copied, is_address, listed
+from dbull.data.readers.text_folders import text_files
 from dbull.errors import DataError, SettingsError
 
 BLOCK_ROWS = 50_000
@@ -34,6 +37,7 @@ class Piece(NamedTuple):
     first_row: int  # number of the first, in the file or in the block
     keys: Sequence[str] | None = None  # what they are called, if they have names
     names: tuple[str, ...] | None = None  # of the columns of an array
+    sample_shape: tuple[int, ...] = ()  # of one row before it was flattened
 
 
 @dataclass(frozen=True)
@@ -42,18 +46,20 @@ class FileBlock:
 
     path: str
     settings: ReadSettings
+    shown: str = ""  # the path as it was given
 
     def pieces(self) -> Iterator[Piece]:
         """Yield the rows; a file from elsewhere is here while they are read, and no longer."""
         with copied(self.path) as path:
-            for chunk in read_chunks(path, self.settings):
+            for read in read_chunks(path, self.settings):
+                chunk = channels_last(read, path)
                 rows = chunk.x
                 if isinstance(rows, SparseRows):
                     rows = rows.matrix
                 elif isinstance(rows, Table):
                     rows = rows.columns
                 keys = None if chunk.keys is None else [str(key) for key in chunk.keys.tolist()]
-                yield Piece(rows, chunk.first_row, keys, chunk.names)
+                yield Piece(rows, chunk.first_row, keys, chunk.names, chunk.sample_shape)
 
     @property
     def name(self) -> str:
@@ -148,10 +154,10 @@ class Source:
             if is_address(one) and not os.path.exists(one):
                 found += listed(one)
             else:
-                found += [str(find_source(path).resolve()) for path in expand_sources([one])]
+                found += [str(find_source(path)) for path in expand_sources([one])]
         return found
 
-    def blocks(self, reading: ReadSettings | None = None) -> list[FileBlock] | list[RowsBlock]:
+    def blocks(self, reading: ReadSettings | None = None) -> list[Any]:
         """Return the blocks in their order; files are read as told, else as `reading` of the source says."""
         if not self.of_files:
             return list(self._rows_blocks())
@@ -203,11 +209,22 @@ def is_source(given: Any) -> bool:
 
 def file_blocks(path: str, settings: ReadSettings, n_rows: int) -> list[FileBlock]:
     """Return a file as blocks: of about so many rows where it can be cut, else as one."""
-    local = not is_address(path)
-    marks = cuts(Path(path), n_rows) if local and not os.path.isdir(path) else []
+    where = path if is_address(path) else os.path.abspath(path)  # workers may be elsewhere
+    if os.path.isdir(path):
+        files = (image_files if is_picture_folder(Path(path)) else text_files)(Path(path))
+        keys = list(files)
+        parts = (keys[i : i + n_rows] for i in range(0, len(keys), n_rows))
+        hashed = ({key: _hash_of(files[key]) for key in part} for part in parts)
+        return [FileBlock(where, replace(settings, only=only), path) for only in hashed]
+    marks = [] if is_address(path) else cuts(Path(path), n_rows)
     if len(marks) < 3:
-        return [FileBlock(path, settings)]
-    return [FileBlock(path, replace(settings, rows=pair)) for pair in pairwise(marks)]
+        return [FileBlock(where, settings, path)]
+    return [FileBlock(where, replace(settings, rows=pair), path) for pair in pairwise(marks)]
+
+
+def _hash_of(path: Path) -> str:
+    """Return the SHA-256 of a small file, by which it is seen that it has not changed."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _spooled(chunks: Iterable[Any]) -> tuple[Any, list[Any]]:

@@ -41,9 +41,7 @@ from dbull.mixture.updates import Points, local_summary, most_probable
 
 PIECE_ROWS = 1 << 14  # rows in memory at once on the way to a record
 MOST_STRANGE = 2000  # rows that are kept of those that every cluster finds strange
-TRIMMED = (
-    0.01  # share of a cluster's rows in the sample that may be of other kinds, too rare to be known there
-)
+TRIMMED = 0.01  # share of a cluster's rows in the sample that may be of kinds too rare to be known there
 KEEPS_TO_ITSELF = 0.5  # share of a strange row's neighbours that are strange too, from which it may be new
 
 

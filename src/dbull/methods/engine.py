@@ -6,10 +6,11 @@ and Dask is asked to spread it. Each block is worked on with one thread, so that
 """
 
 import hashlib
+import importlib
 import pickle
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import joblib
@@ -17,13 +18,34 @@ import numpy as np
 from joblib.parallel import get_active_backend
 from threadpoolctl import threadpool_limits
 
-from dbull.errors import WorkersLostError
+from dbull.errors import SettingsError, WorkersLostError
 from dbull.threads import working
 
 FIRST_GROUP, LARGEST_GROUP = 8, 64  # blocks at once, where results come only when all of them are there
 LOST = ("TerminatedWorkerError", "BrokenProcessPool", "KilledWorker", "FutureCancelledError")
 Work = Callable[..., Any]  # is given a block's number, the block, and whatever is told with it
 _unpacked: dict[bytes, Work] = {}  # the latest that this process was sent
+
+
+@contextmanager
+def workers(n_workers: int | None = None, scheduler: str | None = None) -> Iterator[None]:
+    """Let so many processes, or a cluster of Dask, work on blocks; as it is around this, if neither."""
+    if scheduler is not None:
+        try:
+            client = importlib.import_module("dask.distributed").Client(scheduler, set_as_default=False)
+        except ImportError as error:
+            raise SettingsError(
+                f"{scheduler}: a cluster of Dask needs dask; install it with `pip install 'dbull[dask]'`"
+            ) from error
+        except (OSError, ValueError) as error:
+            raise SettingsError(f"{scheduler}: no scheduler of Dask is there ({error!s:.200})") from error
+        with client, joblib.parallel_config(backend="dask", client=client):
+            yield
+    elif n_workers is not None:
+        with joblib.parallel_config(backend="loky", n_jobs=n_workers):
+            yield
+    else:
+        yield
 
 
 def over_blocks(work: Work, blocks: Sequence[Any], told: Callable[[], Any] = lambda: None) -> Iterator[Any]:

@@ -10,12 +10,11 @@ An arrival of no more rows than the sample is learned as an array is, to the bit
 
 from __future__ import annotations
 
-import copy
 import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from numbers import Integral
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -24,11 +23,10 @@ import numpy as np
 import torch
 
 from dbull.data.blocks import FileBlock, Source
-from dbull.data.containers import n_rows
 from dbull.data.readers.chunk import ReadSettings
 from dbull.errors import DataError, SettingsError
-from dbull.ledger import ArrivalReport, Ledger, Newborn
-from dbull.lifelong.blocks import Added, Lap, finished, gathered, tickets
+from dbull.ledger import ArrivalReport, Newborn
+from dbull.lifelong.blocks import Added, Lap, finished, gathered
 from dbull.lifelong.inference import elbo_of, encode_rows
 from dbull.lifelong.learn import learn
 from dbull.lifelong.plane import lay_out
@@ -37,12 +35,12 @@ from dbull.lifelong.state import LearnerState
 from dbull.lifelong.training import Progress
 from dbull.methods import exemplars
 from dbull.methods.base import drained
+from dbull.methods.block_work import AddUp, Answer, add_words, slim, slim_model
 from dbull.methods.dbull_choices import choose_again
 from dbull.methods.engine import over_blocks
 from dbull.methods.explanation import with_reasons
 from dbull.methods.lap_checkpoints import LapCheckpoints, Reached
-from dbull.methods.sampling import Sample, draw_sample, keys_of
-from dbull.tables import WordCounts
+from dbull.methods.sampling import Sample, draw_sample
 
 if TYPE_CHECKING:
     from dbull.methods.dbull import DBULL
@@ -125,7 +123,6 @@ class _Arrival:
                 )
             kept.save(reached)
         self._finish(before, reached, rows, sample, changed)
-        kept.remove()
 
     def _learned(
         self, state: LearnerState, rows: torch.Tensor, changed: tuple[str, ...] = ()
@@ -141,8 +138,8 @@ class _Arrival:
         """Add up what all blocks bring under the trial."""
         settings, _ = choose_again(self.model, before, len(sample.tickets))
         trial = reached.state
-        lap = Lap(_slim(before), _slim(trial), settings, sample.n_rows)
-        work = _AddUp(_slim_model(self.model, None), lap, trial.seed)
+        lap = Lap(slim(before), slim(trial), settings, sample.n_rows)
+        work = AddUp(slim_model(self.model, None), lap, trial.seed)
         tell = self._teller(f"lap {reached.lap}", 2, trial)
         tree, done = Tree(), 0
         for n_blocks, added in enumerate(over_blocks(work, self.blocks), start=1):
@@ -182,7 +179,7 @@ class _Arrival:
     ) -> None:
         """Tell all rows to their clusters, and set the fitted attributes."""
         model, state = self.model, reached.state
-        work = _Answer(_slim_model(model, state), sample.offsets, before.n_data_sets)
+        work = Answer(slim_model(model, state), sample.offsets, before.n_data_sets)
         tell = self._teller("answers", 1, state)
         tree, done = Tree(), 0
         for n_blocks, answers in enumerate(over_blocks(work, self.blocks), start=1):
@@ -199,7 +196,7 @@ class _Arrival:
         model.exemplars_ = exemplars.joined(before_exemplars, answers.exemplars, most, n_kept)
         model.map_ = lay_out(state, getattr(model, "map_", None))
         if answers.words is not None:
-            _add_words(model, answers.words)
+            add_words(model, answers.words)
         state, report = with_reasons(model, state, report)
         model._adopt(state)
         model.report_ = replace(report, seconds=perf_counter() - self.started)
@@ -223,7 +220,7 @@ class _Arrival:
             told = {**report.born, **report.grown, **told}
         told = {
             cluster: replace(one, n_rows=reached.grown.get(cluster, one.n_rows))
-            for cluster, one in told.items()
+            for cluster, one in sorted(told.items())
         }
         return ArrivalReport(
             rows={cluster: counts[cluster] for cluster in state.cluster_ids},
@@ -268,95 +265,6 @@ class _Arrival:
         return tell
 
 
-@dataclass(frozen=True)
-class _AddUp:
-    """What a block adds to the trial."""
-
-    model: DBULL
-    lap: Lap
-    seed: int
-
-    def __call__(self, number: int, block: Any, _: None) -> Added:
-        tree, done = Tree(), 0
-        for piece in block.pieces():
-            n = n_rows(piece.rows)
-            rows = self.model._checked(piece.rows, first=False)
-            tree.add(self.lap.added(rows, tickets(self.seed, number, done, n)))
-            done += n
-        added: Added = tree.total
-        return added
-
-
-@dataclass(frozen=True, eq=False)
-class _Answers:
-    """What rows are told; records add up."""
-
-    rows: Counter[int]  # by cluster
-    exemplars: exemplars.Exemplars
-    words: WordCounts | None
-    most: tuple[int, int]  # exemplars that are kept, and with their rows
-
-    def __add__(self, other: _Answers) -> _Answers:
-        words = self.words
-        if words is not None and other.words is not None:
-            words = copy.deepcopy(words)
-            words.merge(other.words)
-        near = exemplars.joined(self.exemplars, other.exemplars, *self.most)
-        return _Answers(self.rows + other.rows, near, words, self.most)
-
-
-@dataclass(frozen=True)
-class _Answer:
-    """What the rows of a block are told under the learner as it will be."""
-
-    model: DBULL
-    offsets: tuple[int, ...]
-    n_data_sets: int
-
-    def __call__(self, number: int, block: Any, _: None) -> _Answers:
-        tree, done, model = Tree(), self.offsets[number], self.model
-        most = max(exemplars.N_KEYS, model.keep_exemplars), model.keep_exemplars
-        for piece in block.pieces():
-            rows = model._checked(piece.rows, first=False)
-            codes = model._encode(rows)
-            labels = model._ids(codes)
-            names = keys_of(block, piece) or [
-                f"{self.n_data_sets + 1}:{done + i + 1}" for i in range(len(rows))
-            ]
-            keys = exemplars.keys_for(None, names, self.n_data_sets, len(rows))
-            near = exemplars.found_in(model, rows, codes, keys)
-            counts = Counter(labels.tolist())
-            tree.add(_Answers(counts, near, _words(model, piece.rows, labels), most))
-            done += len(rows)
-        answers: _Answers = tree.total
-        return answers
-
-
-def _words(model: DBULL, X: Any, labels: np.ndarray) -> WordCounts | None:
-    """Return the words or columns of rows, counted by cluster; None if a model counts none."""
-    counting = copy.copy(model)
-    counting.labels_ = labels
-    counting.__dict__.pop("column_counts_", None)
-    if hasattr(model, "vocabulary_"):
-        counting.vocabulary_ = replace(model.vocabulary_, counts=WordCounts())
-    if not counting._counted(X):
-        return None
-    return counting.vocabulary_.counts if hasattr(model, "vocabulary_") else counting.column_counts_
-
-
-def _add_words(model: DBULL, words: WordCounts) -> None:
-    """Add counts to those of a model."""
-    has = hasattr(model, "vocabulary_")
-    counts = copy.deepcopy(
-        model.vocabulary_.counts if has else getattr(model, "column_counts_", WordCounts())
-    )
-    counts.merge(words)
-    if has:
-        model.vocabulary_ = replace(model.vocabulary_, counts=counts)
-    else:
-        model.column_counts_ = counts
-
-
 def _rows_by_cluster(trial: LearnerState, added: Added, before: LearnerState) -> dict[int, int]:
     """Return how many rows the components have that were not there before, by cluster."""
     found: Counter[int] = Counter()
@@ -365,22 +273,6 @@ def _rows_by_cluster(trial: LearnerState, added: Added, before: LearnerState) ->
         if component not in before.owner:
             found[trial.owner[component]] += count
     return {cluster: round(count) for cluster, count in found.items()}
-
-
-def _slim(state: LearnerState) -> LearnerState:
-    """Return a state without its history, which no block needs."""
-    return replace(state, ledger=Ledger())
-
-
-def _slim_model(model: DBULL, state: LearnerState | None) -> DBULL:
-    """Return a model that reads rows, and answers by a state if there is one; nothing else is sent along."""
-    slim = copy.copy(model)
-    slim.callback = None
-    for name in ("labels_", "history_", "exemplars_", "map_", "report_", "state_", "origin_", "chosen_"):
-        slim.__dict__.pop(name, None)
-    if state is not None:
-        slim._adopt(_slim(state))
-    return slim
 
 
 def _reading(model: DBULL, source: Source, first: bool) -> ReadSettings | None:

@@ -35,6 +35,12 @@ def listed(source: object) -> list[str]:
         return [str(system.unstrip_protocol(path)) for path in paths]
 
 
+def mark_of(source: str) -> str:
+    """Return what changes when a file elsewhere does, as its file system tells it."""
+    with _reading(source) as (system, paths):
+        return str(system.ukey(paths[0]))
+
+
 @contextmanager
 def copied(source: str) -> Iterator[Path]:
     """Yield where a file can be read: a copy of what an address names, which is removed afterwards."""
