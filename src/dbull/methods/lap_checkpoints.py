@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import os
 import shutil
@@ -11,7 +12,7 @@ from typing import Any
 
 from dbull.codec.learner import pack_state, unpack_state
 from dbull.documents import anything, check_fields, list_of, mapping, number, object_of, or_none, truth, whole
-from dbull.errors import DbullError
+from dbull.errors import SettingsError
 from dbull.ledger import ArrivalReport, Ledger, Newborn
 from dbull.lifelong.state import LearnerState
 from dbull.store import Checkpoint, ModelFolder
@@ -46,20 +47,21 @@ class LapCheckpoints:
         """Return how far the same arrival had come; None if it had not begun, or another had."""
         if self._folder is None or self._folder.latest() is None:
             return None
-        where = str(self._folder.path)
-        try:
-            loaded = self._folder.load()
-            if loaded.checkpoint.settings.get("identity") != self._identity:
-                raise DbullError("of another arrival")
-            told = check_fields(loaded.checkpoint.documents["laps"], where, _DOCUMENT)
-            ledger = Ledger.from_json(loaded.checkpoint.documents["clusters"], where=where)
-            ledger._earlier = before.ledger._earlier
-            document = loaded.checkpoint.documents["learner"]
-            fingerprint = loaded.checkpoint.encoder_fingerprint
-            state = unpack_state(loaded.checkpoint.tensors, document, ledger, fingerprint, where, device)
-        except (DbullError, KeyError):  # damaged, or of something else: the laps are made again
-            self.remove()
+        where, loaded = str(self._folder.path), self._folder.load()
+        checkpoint = loaded.checkpoint
+        if "laps" not in checkpoint.documents:
+            raise SettingsError(
+                f"{where}: holds a model and not the laps of one; name another folder for these"
+            )
+        if checkpoint.settings.get("identity") != self._identity:
+            self._remove()
             return None
+        told = check_fields(checkpoint.documents["laps"], f"{where}/laps.json", _DOCUMENT)
+        ledger = Ledger.from_json(checkpoint.documents["clusters"], where=where)
+        if told["complete"]:
+            ledger = copy.deepcopy(before.ledger)
+        parts = checkpoint.tensors, checkpoint.documents["learner"], ledger, checkpoint.encoder_fingerprint
+        state = unpack_state(*parts, where, device)
         self._parent = loaded.manifest
         reports = tuple(_report(one) for one in told["reports"])
         grown = {int(cluster): n for cluster, n in told["grown"].items()}
@@ -83,7 +85,7 @@ class LapCheckpoints:
             tensors=tensors,
             documents={
                 "learner": learner,
-                "clusters": ledger.to_json(since=ledger._earlier.n_events),
+                "clusters": ledger.to_json(since=ledger.n_events),
                 "laps": told,
             },
             settings={"identity": self._identity},
@@ -91,11 +93,11 @@ class LapCheckpoints:
         )
         self._parent = self._folder.commit(checkpoint, self._parent, keep=1)
 
-    def remove(self) -> None:
-        """Remove everything: the arrival is learned, or another one has begun."""
-        if self._folder is not None:
-            shutil.rmtree(self._folder.path, ignore_errors=True)
-            self._parent = None
+    def _remove(self) -> None:
+        """Remove the laps of another arrival."""
+        assert self._folder is not None
+        shutil.rmtree(self._folder.path)
+        self._parent = None
 
 
 def _told(report: ArrivalReport) -> dict[str, Any]:

@@ -1,0 +1,187 @@
+"""Arrivals larger than memory: rare clusters, quality in blocks, memory, and what workers bring.
+
+    python benchmarks/scale.py [--only rare mnist memory workers] [--rows 1000000 4000000 16000000]
+
+Rare: 100 rows of a kind among 1,000,000. MNIST: the scenario batch-mnist in blocks, of which a sample is
+learned, and as one array, scored on the images held out (needs DBULL_DATA). Memory: peak of a process that
+learns files of 50 columns, by length. Workers: rows per second of laps by 1, 2 and 4 processes, with how much
+of the machine others used meanwhile; the same bits from all of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from time import perf_counter
+
+import joblib
+import numpy as np
+
+from dbull import DBULL, Source
+from dbull.data.scenarios import scenario
+from dbull.metrics import clustering_scores
+
+WORKERS = (1, 2, 4)
+MOST_BYTES = 2e9
+LEAST_SPEEDUP = 1.7
+SCORES = ("nmi_geometric", "ari", "accuracy_hungarian")
+
+
+def rows_of(n_rows: int, n_columns: int, seed: int, n_clusters: int = 10) -> np.ndarray:
+    """Return rows of as many kinds, shuffled."""
+    centres = 5 * np.random.default_rng(0).normal(size=(n_clusters, n_columns))
+    rng = np.random.default_rng(seed)
+    kinds = rng.integers(n_clusters, size=n_rows)
+    return (rng.normal(size=(n_rows, n_columns)) + centres[kinds]).astype(np.float32)
+
+
+def written(folder: Path, n_rows: int, n_columns: int, per_file: int = 1_000_000) -> list[str]:
+    """Write rows to .npy files, and return their names."""
+    paths = []
+    for i, start in enumerate(range(0, n_rows, per_file)):
+        path = folder / f"{i:03}.npy"
+        np.save(path, rows_of(min(per_file, n_rows - start), n_columns, seed=1 + i))
+        paths.append(str(path))
+    return paths
+
+
+def rare() -> bool:
+    """Hide 100 rows of a kind among a million, and see whether they are found."""
+    found = []
+    for n_columns, n_rows in ((10, 1_000_000), (50, 1_000_000)):
+        rows = rows_of(n_rows, n_columns, seed=1)
+        rows[::10_000] = 12.0 + 0.5 * np.random.default_rng(2).normal(size=(len(rows[::10_000]), n_columns))
+        started = perf_counter()
+        model = DBULL(random_state=0, epochs="auto" if n_columns == 10 else 10).fit(Source(rows))
+        ids, counts = np.unique(model.predict(rows[::10_000]), return_counts=True)
+        alone = model.report_.rows[int(ids[0])] if len(ids) == 1 else 0
+        print(
+            f"{n_columns} columns: {model.n_clusters_} clusters (11 are there), the rare one has {alone} "
+            f"rows (100), {perf_counter() - started:.0f} s"
+        )
+        found.append(len(ids) == 1 and alone == counts[0] == 100 and model.n_clusters_ == 11)
+    return all(found)
+
+
+def mnist(seeds: list[int]) -> bool:
+    """Learn MNIST in blocks and as an array; say how both do on held-out images."""
+    close = []
+    for seed in seeds:
+        stream = scenario("batch-mnist", seed)
+        rows, held_out = stream.arrivals[0].x, stream.held_out[0]
+        scores = {}
+        for name, given in (("blocks", Source(rows, block_rows=10_000)), ("array", rows)):
+            started = perf_counter()
+            model = DBULL(image_shape=(28, 28), random_state=seed).fit(given)
+            scores[name] = clustering_scores(held_out.y_true, model.predict(held_out.x))
+            shown = ", ".join(f"{part} {100 * scores[name][part]:.1f}" for part in SCORES)
+            taken = perf_counter() - started
+            print(f"seed {seed}, {name}: {shown}, K {model.n_clusters_}, {taken:.0f} s", flush=True)
+        close += [scores["blocks"][part] >= scores["array"][part] - 0.005 for part in SCORES]
+    return all(close)
+
+
+def memory(lengths: list[int]) -> bool:
+    """Learn ever longer sources, each in a process of its own, and say how much memory that takes."""
+    small = []
+    for n_rows in lengths:
+        with tempfile.TemporaryDirectory() as folder:
+            paths = written(Path(folder), n_rows, 50)
+            call = [sys.executable, __file__, "--only", "one", "--files", *paths]
+            done = subprocess.run(call, check=True, capture_output=True, text=True)
+        told = json.loads(done.stdout)
+        small.append(told["bytes"] < MOST_BYTES)
+        print(
+            f"{n_rows:,} rows x 50: {told['bytes'] / 1e9:.2f} GB, {told['seconds']:.0f} s, "
+            f"{told['clusters']} clusters (10 are there), laps at {told['rate']:,.0f} rows/s"
+        )
+    return all(small)
+
+
+def one(paths: list[str]) -> None:
+    """Learn files, and print what it took as JSON."""
+    started = perf_counter()
+    model = DBULL(random_state=0, epochs=10).fit(Source(paths))
+    rates = [step.rows_per_second for step in model.history_ if step.stage.startswith("lap")]
+    told = {
+        "bytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+        "seconds": perf_counter() - started,
+        "clusters": model.n_clusters_,
+        "rate": rates[-1],
+        "state": fingerprint(model),
+    }
+    print(json.dumps(told))
+
+
+def workers(n_rows: int) -> bool:
+    """Time laps by several processes on the same files."""
+    speed, seen = {}, set()
+    with tempfile.TemporaryDirectory() as folder:
+        paths = written(Path(folder), n_rows, 50)
+        for n_jobs in WORKERS:
+            with joblib.parallel_config(backend="loky", n_jobs=n_jobs):
+                before, started = _machine(), perf_counter()
+                model = DBULL(random_state=0, epochs=2).fit(Source(paths, block_rows=25_000))
+                busy = _others(before, _machine(), perf_counter() - started)
+            seen.add(fingerprint(model))
+            # Without the first blocks, for which workers start.
+            steps = [step for step in model.history_ if step.stage in ("lap 1", "answers")]
+            speed[n_jobs] = {s.stage: s.rows_per_second or 0.0 for s in steps}
+            rates = ", ".join(f"{stage} {rate:,.0f} rows/s" for stage, rate in speed[n_jobs].items())
+            print(f"{n_jobs} workers: {rates}; others used {busy:.0%} of the machine")
+    gain = speed[2]["lap 1"] / speed[1]["lap 1"]
+    print(f"2 workers are {gain:.2f} times as fast as 1; {len(seen)} different results")
+    return gain >= LEAST_SPEEDUP and len(seen) == 1
+
+
+def _machine() -> tuple[float, float]:
+    """Return seconds of processor time that all used so far, and that this process and its children did."""
+    ticks = [int(part) for part in Path("/proc/stat").read_text().splitlines()[0].split()[1:]]
+    used = sum(ticks) - ticks[3] - ticks[4]
+    own = os.times()
+    return used / os.sysconf("SC_CLK_TCK"), own.user + own.system + own.children_user + own.children_system
+
+
+def _others(before: tuple[float, float], after: tuple[float, float], seconds: float) -> float:
+    """Return the share of the processors that others used; workers that still run count among them."""
+    used = (after[0] - before[0]) - (after[1] - before[1])
+    return max(0.0, used / (seconds * (os.cpu_count() or 1)))
+
+
+def fingerprint(model: DBULL) -> str:
+    """Return a hash of the statistics and the clusters of a model."""
+    digest = hashlib.sha256(repr(model.report_.rows).encode())
+    for part in model.state_.memory.overall.parts:
+        digest.update(part.numpy().tobytes())
+    return digest.hexdigest()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="+", default=["rare", "mnist", "memory", "workers"])
+    parser.add_argument("--rows", nargs="+", type=int, default=[1_000_000, 4_000_000, 16_000_000])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[10, 11, 12])
+    parser.add_argument("--files", nargs="+", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    parts = {
+        "rare": rare,
+        "mnist": lambda: mnist(given.seeds),
+        "memory": lambda: memory(given.rows),
+        "workers": lambda: workers(min(given.rows)),
+    }
+    if given.only == ["one"]:
+        one(given.files)
+        return
+    missed = [name for name in given.only if not parts[name]()]
+    sys.exit(f"missed: {', '.join(missed)}" if missed else 0)
+
+
+if __name__ == "__main__":
+    main()
