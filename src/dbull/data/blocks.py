@@ -93,6 +93,8 @@ class RowsBlock:
             rows = rows.collect()
         elif hasattr(rows, "to_batches") and hasattr(rows, "physical_schema"):  # a fragment of Arrow
             rows = rows.to_table(use_threads=False)
+            if b"pandas" in (rows.schema.metadata or {}):
+                rows = rows.to_pandas()
         if n_rows(rows):
             yield Piece(rows, 0, _index(rows))
 
@@ -180,7 +182,8 @@ class Source:
         elif hasattr(given, "get_fragments"):
             for fragment in given.get_fragments():
                 split = getattr(fragment, "split_by_row_group", lambda fragment=fragment: [fragment])
-                yield from (RowsBlock(part, f"{part.path} {part}") for part in split())
+                where = getattr(fragment, "path", "in memory")
+                yield from (RowsBlock(part, f"{where} {i}") for i, part in enumerate(split()))
         elif type(given).__name__ == "LazyFrame":
             n = int(given.select(importlib.import_module("polars").len()).collect().item())
             yield from (RowsBlock(given.slice(i, size), f"lazy {i} {n}") for i in range(0, n, size))

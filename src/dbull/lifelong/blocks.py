@@ -9,7 +9,6 @@ learned as a further data set, which makes the next trial, and all blocks are go
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -41,8 +40,6 @@ from dbull.mixture.updates import Points, local_summary, most_probable
 
 PIECE_ROWS = 1 << 14  # rows in memory at once on the way to a record
 MOST_STRANGE = 2000  # rows that are kept of those that every cluster finds strange
-TRIMMED = 0.01  # share of a cluster's rows in the sample that may be of kinds too rare to be known there
-KEEPS_TO_ITSELF = 0.5  # share of a strange row's neighbours that are strange too, from which it may be new
 
 
 def tickets(seed: int, block: int, first: int, n_rows: int) -> Tensor:
@@ -127,10 +124,9 @@ class Lap:
         seen = strangeness(trial, none)
         assert seen is not None, "only what keeps imprints is learned in blocks"
         self._seen: Strangeness = seen
-        scales = zip(seen.scales, seen.peaks, strict=True)
-        cleaned = replace(seen, scales=tuple(scale.trimmed(TRIMMED, peak) for scale, peak in scales))
-        n_std = settings.past.outlier_std
-        self._limits = torch.maximum(seen.thresholds(n_std), cleaned.thresholds(n_std))
+        n_std, scales = settings.past.outlier_std, zip(seen.scales, seen.peaks, strict=True)
+        robust = torch.tensor([s.robust_threshold(n_std, p) for s, p in scales], dtype=torch.float64)
+        self._limits = torch.maximum(seen.thresholds(n_std), robust)
         self._means = torch.stack([trial.imprints[i].mean for i in trial.memory.ids]).to(torch.float64)
         self._newborn = torch.tensor([i not in before.owner for i in trial.memory.ids])
 
@@ -139,6 +135,15 @@ class Lap:
         pieces = zip(rows.split(PIECE_ROWS), drawn.split(PIECE_ROWS), strict=True)
         total: Added = summed(self._piece(*piece) for piece in pieces)
         return total
+
+    def usual(self, rows: Tensor) -> Tensor:
+        """Return which rows (N, d) are usual to some cluster, (N,) bool."""
+        view, found = self.trial.view, torch.ones(len(rows), dtype=torch.bool)
+        inputs = view.inputs(view.values(rows))
+        points = Points.from_rows(encode_rows(self.trial.vae, inputs)[0])
+        clusters = self.trial.cluster_of[most_probable(self.trial.posterior, points)]
+        found[self._strange(inputs, clusters)[0]] = False
+        return found
 
     def _piece(self, rows: Tensor, drawn: Tensor) -> Added:
         trial, past = self.trial, self.settings.past
@@ -203,23 +208,27 @@ class Lap:
         return rows[strange], depths[strange]
 
 
-def gathered(strange: Tensor, usual: Tensor, settings: GraphSettings, generator: torch.Generator) -> Tensor:
+def gathered(
+    strange: Tensor, usual: Tensor, n_rows: int, settings: GraphSettings, generator: torch.Generator
+) -> Tensor:
     """Return which strange rows, inputs (S, d), keep to themselves among usual ones (U, d): their indices.
 
     The outskirts of a cluster are strange too, but their neighbours are its own rows. Who has mostly strange
-    rows for neighbours, and more of them together than a row has neighbours, may be of a new kind.
+    rows for neighbours, each usual one standing for its share of the `n_rows` of the arrival, and is one of
+    more that are each other's neighbours than a row has neighbours, may be of a new kind.
     """
     nobody = torch.zeros(0, dtype=torch.int64)
     if len(strange) < 2:
         return nobody
-    graph = build_graph(torch.cat([strange, usual]), settings, generator, len(strange))
-    n_rows, k = len(strange), graph.neighbours.shape[1]
-    neighbours = graph.neighbours[:n_rows]
-    apart = (neighbours < n_rows).double().mean(1) > KEEPS_TO_ITSELF
-    kept = (neighbours < n_rows) & apart[:, None]
-    kept &= apart[neighbours.clamp(max=n_rows - 1)]
-    one = torch.arange(n_rows)[:, None].expand(-1, k)[kept].numpy()
-    edges = csr_array((np.ones(len(one)), (one, neighbours[kept].numpy())), (n_rows, n_rows))
+    graph = build_graph(torch.cat([strange, usual]), settings, generator)
+    n_strange, k = len(strange), graph.neighbours.shape[1]
+    neighbours = graph.neighbours[:n_strange]
+    n_alike = (neighbours < n_strange).sum(1)
+    apart = n_alike > (k - n_alike) * (n_rows / max(len(usual), 1))
+    kept = (neighbours < n_strange) & apart[:, None]
+    one = torch.arange(n_strange)[:, None].expand(-1, k)[kept].numpy()
+    edges = csr_array((np.ones(len(one)), (one, neighbours[kept].numpy())), (n_strange, n_strange))
+    edges = edges.multiply(edges.T)  # a row far from all has neighbours, but is nobody's
     parts = torch.from_numpy(connected_components(edges, directed=False)[1]).to(torch.int64)
     found = [
         members
@@ -234,7 +243,7 @@ def finished(
 ) -> LearnerState:
     """Return the learner after an arrival: made as the trial is, from the past and what all rows add.
 
-    The ledger is still that of the past.
+    The ledger is still that of the trial, which took the sample for the arrival.
     """
     learns = trial.vae.learns
     generator = before.new_generator()
@@ -259,7 +268,6 @@ def finished(
         calibrations=trial.calibrations | _merged(known, added.calibrations),
         fingerprint=encoder_fingerprint(trial.vae),
         column_rms=torch.maximum(before.column_rms, reached) if len(before.column_rms) else reached,
-        ledger=copy.deepcopy(before.ledger),
     )
     if learns:
         state.imprints = dict(_imprints(before, trial, added))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import os
 import shutil
@@ -43,7 +42,7 @@ class LapCheckpoints:
         digest = hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()
         return cls(None if path is None else ModelFolder(path), digest)
 
-    def load(self, before: LearnerState, device: str) -> Reached | None:
+    def load(self, device: str) -> Reached | None:
         """Return how far the same arrival had come; None if it had not begun, or another had."""
         if self._folder is None or self._folder.latest() is None:
             return None
@@ -58,8 +57,6 @@ class LapCheckpoints:
             return None
         told = check_fields(checkpoint.documents["laps"], f"{where}/laps.json", _DOCUMENT)
         ledger = Ledger.from_json(checkpoint.documents["clusters"], where=where)
-        if told["complete"]:
-            ledger = copy.deepcopy(before.ledger)
         parts = checkpoint.tensors, checkpoint.documents["learner"], ledger, checkpoint.encoder_fingerprint
         state = unpack_state(*parts, where, device)
         self._parent = loaded.manifest

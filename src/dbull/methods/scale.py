@@ -10,6 +10,7 @@ An arrival of no more rows than the sample is learned as an array is, to the bit
 
 from __future__ import annotations
 
+import copy
 import logging
 import math
 from collections import Counter
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 MOST_LAPS = 6  # in which statistics are added up; the last one tries no births
-USUAL_ROWS = 5000  # of the sample, among which strange ones are looked at
 READS = ("column_encoder_", "text_reader_", "vocabulary_")
 
 
@@ -102,16 +102,17 @@ class _Arrival:
             )
         changed = model._changed_columns(before, rows)
         kept = LapCheckpoints.of(self.source.checkpoint, self._identity(before, rows))
-        reached = kept.load(before, model.device)
+        reached = kept.load(model.device)
         if reached is None:
             trial, report = self._learned(before, rows, changed)
             reached = Reached(trial, (report,))
             kept.save(reached)
         while not reached.complete:
-            added = self._lap(before, reached, sample)
+            lap = self._lap(before, reached.state, sample)
+            added = self._added(lap, reached.lap)
             found = None
             if reached.lap < MOST_LAPS:
-                found = self._births(reached, added, rows, sample)
+                found = self._births(reached.state, lap, added, rows)
             if found is not None:
                 trial, report = found
                 reached = Reached(trial, (*reached.reports, report), reached.lap + 1)
@@ -134,35 +135,36 @@ class _Arrival:
         self.history += told
         return learned
 
-    def _lap(self, before: LearnerState, reached: Reached, sample: Sample) -> Added:
-        """Add up what all blocks bring under the trial."""
+    def _lap(self, before: LearnerState, trial: LearnerState, sample: Sample) -> Lap:
+        """Return what is the same for all blocks of a lap."""
         settings, _ = choose_again(self.model, before, len(sample.tickets))
-        trial = reached.state
-        lap = Lap(slim(before), slim(trial), settings, sample.n_rows)
-        work = AddUp(slim_model(self.model, None), lap, trial.seed)
-        tell = self._teller(f"lap {reached.lap}", 2, trial)
+        return Lap(slim(before), slim(trial), settings, sample.n_rows)
+
+    def _added(self, lap: Lap, number: int) -> Added:
+        """Add up what all blocks bring under the trial."""
+        work = AddUp(slim_model(self.model, None), lap, lap.trial.seed)
+        tell = self._teller(f"lap {number}", 2, lap.trial)
         tree, done = Tree(), 0
         for n_blocks, added in enumerate(over_blocks(work, self.blocks), start=1):
             tree.add(added)
             done += added.n_rows
             tell(n_blocks, done)
         total: Added = tree.total
-        if total.n_rows != sample.n_rows:
+        if total.n_rows != lap.n_rows:
             raise DataError(
-                f"the source had {sample.n_rows} rows at first, and {total.n_rows} when it was read again; "
+                f"the source had {lap.n_rows} rows at first, and {total.n_rows} when it was read again; "
                 "run the same again when nobody writes it"
             )
         return total
 
     def _births(
-        self, reached: Reached, added: Added, rows: torch.Tensor, sample: Sample
+        self, trial: LearnerState, lap: Lap, added: Added, rows: torch.Tensor
     ) -> tuple[LearnerState, ArrivalReport] | None:
         """Learn strange rows that keep to themselves; None if nothing came of it."""
-        trial, strange = reached.state, added.strange.rows
-        view, usual = trial.view, np.sort(np.argsort(sample.tickets, kind="stable")[:USUAL_ROWS])
+        strange, view = added.strange.rows, trial.view
         settings, _ = choose_again(self.model, trial, max(len(strange), 1))
-        unusual, known = (view.inputs(view.values(part)) for part in (strange, rows[torch.from_numpy(usual)]))
-        alone = gathered(unusual, known, settings.graph, trial.new_generator())
+        unusual, known = (view.inputs(view.values(part)) for part in (strange, rows[lap.usual(rows)]))
+        alone = gathered(unusual, known, lap.n_rows, settings.graph, trial.new_generator())
         if len(alone) == 0:
             return None
         learned, report = self._learned(trial, strange[alone])
@@ -178,7 +180,7 @@ class _Arrival:
         changed: tuple[str, ...],
     ) -> None:
         """Tell all rows to their clusters, and set the fitted attributes."""
-        model, state = self.model, reached.state
+        model, state = self.model, replace(reached.state, ledger=copy.deepcopy(before.ledger))
         work = Answer(slim_model(model, state), sample.offsets, before.n_data_sets)
         tell = self._teller("answers", 1, state)
         tree, done = Tree(), 0
