@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint bench results training recovery embeddings reliability growth mutations clean
+.PHONY: demo test lint bench results training recovery embeddings reliability growth scale mutations clean
 
 demo: $(READY)
 	$(BIN)/dbull demo
@@ -51,6 +51,10 @@ mutations: $(READY)
 
 growth: $(READY)
 	$(BIN)/python benchmarks/growth.py
+
+# Needs DBULL_DATA for MNIST, and 4 GB of disk for 16 million rows.
+scale: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/scale.py
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

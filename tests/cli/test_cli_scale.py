@@ -13,9 +13,19 @@ import dbull
 from dbull.cli import app
 from dbull.ingest.learner import LAPS
 from dbull.store import ModelFolder
+from pages import run_page
 
 pandas, pyarrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow.parquet")
 SIZES = ("--sample-rows", "400", "--block-rows", "500")
+
+
+def test_the_page(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    run_page("docs/scale.md")
+    said = capsys.readouterr().out
+    assert "{0: 15000, 1: 14940, 2: 60}" in said
+    assert "'cluster': array([2])" in said
+    assert sorted(os.listdir("answers"))[0] == "_plan.json"
 
 
 def run(*words):

@@ -19,7 +19,6 @@ def test_words_of_all_texts_are_counted(quick_learning):
     given, topics = texts(1200)
     parts = (given[i : i + 100] for i in range(0, 1200, 100))
     model = DBULL(kind="text", random_state=0, epochs=2).fit(Source(parts, sample_rows=200))
-    assert adjusted_rand_score(topics, model.predict(given)) == 1
     for cluster in model.clusters_:
         (topic,) = set(topics[model.predict(given) == cluster["id"]])
         counts = model.column_counts_.counts(cluster["id"])
