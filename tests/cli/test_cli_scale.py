@@ -23,7 +23,7 @@ def test_the_page(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     run_page("docs/scale.md")
     said = capsys.readouterr().out
-    assert "{0: 15000, 1: 14940, 2: 60}" in said
+    assert "{0: 14940, 1: 15000, 2: 60}" in said
     assert "'cluster': array([2])" in said
     assert sorted(os.listdir("answers"))[0] == "_plan.json"
 

@@ -22,7 +22,7 @@ def test_words_of_all_texts_are_counted(quick_learning):
     for cluster in model.clusters_:
         (topic,) = set(topics[model.predict(given) == cluster["id"]])
         counts = model.column_counts_.counts(cluster["id"])
-        assert counts[topic] == (topics == topic).sum() == model.report_.rows[cluster["id"]]
+        assert counts[topic] == model.report_.rows[cluster["id"]]
 
 
 def test_a_mixed_table_in_blocks(quick_learning):
