@@ -89,7 +89,8 @@ def test_a_stop_goes_on_with_the_laps_and_workers_change_no_byte(days, monkeypat
     assert (days / "model" / LAPS).is_dir()
     assert learned().exit_code == 0
     os.rename("model", "stopped")
-    assert learned("--workers", "2").exit_code == 0
+    result = learned("--workers", "2")
+    assert result.exit_code == 0, result.stderr
     assert ModelFolder("model").manifest(1).sha256 == ModelFolder("stopped").manifest(1).sha256
 
 

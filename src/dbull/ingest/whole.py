@@ -1,6 +1,7 @@
 """All files of a command as one arrival, of any length: what is new among them, and how blocks are read."""
 
 import hashlib
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +26,10 @@ def new_files(
     A file is known by all its bytes. One of which only some were learned is refused: which of its rows are
     new is told by `learn` without --whole.
     """
-    marks = joblib.Parallel()(joblib.delayed(_mark)(path) for path in files)
+    places = (
+        path if is_address(path) else os.path.abspath(path) for path in files
+    )  # workers may be elsewhere
+    marks = joblib.Parallel()(joblib.delayed(_mark)(place) for place in places)
     names = {record.name for record in known.values()}
     found, learned, whole = [], list[LearnedInput](), None
     for path, mark in zip(files, marks, strict=True):
