@@ -53,6 +53,8 @@ def learned(*more):
 
 
 def test_all_files_are_one_arrival_learned_once(days):
+    assert learned("--dry-run").exit_code == 0
+    assert not (days / "model").exists()
     result = learned()
     assert result.exit_code == 0, result.stderr
     told = json.loads(result.stdout)

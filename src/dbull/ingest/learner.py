@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from dbull.data.blocks import BLOCK_ROWS, SAMPLE_ROWS, Source
+from dbull.data.containers import n_rows
 from dbull.data.readers.chunk import SparseRows, Table
 from dbull.data.readers.remote import copied
 from dbull.data.readers.standard_input import saved_input
@@ -156,7 +157,8 @@ class Learner:
         if self.reading.beside is not None:
             raise SettingsError("embeddings in a file beside are learned file by file: leave out --whole")
         known = {} if self.folder.latest() is None else self.folder.learned()
-        source = Source([*map(str, paths)], block_rows, sample_rows, self.folder.path / LAPS)
+        laps = None if self.dry_run else self.folder.path / LAPS
+        source = Source([*map(str, paths)], block_rows, sample_rows, laps)
         files, learned = new_files(source.files(), known, self.force)
         source = replace(source, given=files)
         mixed = self.model is None and not {"columns", "embeddings"}.isdisjoint(self._asked.parameters)
@@ -166,12 +168,13 @@ class Learner:
             source, peek = readable(source, given)
         name = as_text(files[0].rpartition("/")[2])
         label = name if len(files) == 1 else f"{name} and {len(files) - 1} more"
-        rows = Table(peek.rows, len(peek)) if isinstance(peek.rows, dict) else peek.rows
+        rows = Table(peek.rows, n_rows(peek.rows)) if isinstance(peek.rows, dict) else peek.rows
         model = self._model_for(peek.sample_shape, rows)
         piece = Piece(source, None, peek.sample_shape, tuple(learned), label, None)
-        learned_now = self._learn(piece, tell, model)
-        shutil.rmtree(self.folder.path / LAPS, ignore_errors=True)
-        return learned_now
+        arrival = self._learn(piece, tell, model)
+        if laps is not None:
+            shutil.rmtree(laps, ignore_errors=True)
+        return arrival
 
     def _without_ids(self, given: Input) -> Input:
         """Leave out columns of the first table of numbers that only name its rows."""
