@@ -149,13 +149,17 @@ def workers(n_rows: int, n_rounds: int) -> bool:
         for n_jobs in WORKERS * n_rounds:
             with joblib.parallel_config(backend="loky", n_jobs=n_jobs):
                 list(over_blocks(work, blocks[: 2 * n_jobs]))  # who is asleep wakes up
-                before, started = _machine(), perf_counter()
-                total = summed(over_blocks(work, blocks))
-                seconds = perf_counter() - started
+                before, started, own = _machine(), perf_counter(), process_time()
+                told = list(over_blocks(Timed(work), blocks))
+                seconds, own = perf_counter() - started, process_time() - own
+            total, inside = summed(added for added, _ in told), sum(taken for _, taken in told)
+            own -= inside if n_jobs == 1 else 0.0
             busy = (_machine() - before) / (seconds * (os.cpu_count() or 1))
             rate = n_rows / seconds
             print(
-                f"{n_jobs} workers: {rate:,.0f} rows/s while {busy:.0%} of the processors worked", flush=True
+                f"{n_jobs} workers: {rate:,.0f} rows/s while the machine was {busy:.0%} busy; processor "
+                f"seconds {inside:.2f} in blocks, {own:.2f} beside",
+                flush=True,
             )
             best[n_jobs] = max(best.get(n_jobs, (0.0, 0.0)), (rate, busy))
             seen.add(b"".join(part.numpy().tobytes() for part in total.stats.parts))

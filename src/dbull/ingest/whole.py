@@ -26,9 +26,8 @@ def new_files(
     A file is known by all its bytes. One of which only some were learned is refused: which of its rows are
     new is told by `learn` without --whole.
     """
-    places = (
-        path if is_address(path) else os.path.abspath(path) for path in files
-    )  # workers may be elsewhere
+    # Workers may be in another folder.
+    places = (path if is_address(path) else os.path.abspath(path) for path in files)
     marks = joblib.Parallel()(joblib.delayed(_mark)(place) for place in places)
     names = {record.name for record in known.values()}
     found, learned, whole = [], list[LearnedInput](), None
