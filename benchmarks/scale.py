@@ -150,7 +150,7 @@ def workers(n_rows: int, n_rounds: int) -> bool:
             with joblib.parallel_config(backend="loky", n_jobs=n_jobs):
                 list(over_blocks(work, blocks[: 2 * n_jobs]))  # who is asleep wakes up
                 before, started, own = _machine(), perf_counter(), process_time()
-                told = list(over_blocks(Timed(work), blocks))
+                told = list(over_blocks(joblib.wrap_non_picklable_objects(Timed(work)), blocks))
                 seconds, own = perf_counter() - started, process_time() - own
             total, inside = summed(added for added, _ in told), sum(taken for _, taken in told)
             own -= inside if n_jobs == 1 else 0.0

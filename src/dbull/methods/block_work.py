@@ -121,7 +121,7 @@ def slim(state: LearnerState) -> LearnerState:
 def slim_model(model: DBULL, state: LearnerState | None) -> DBULL:
     """Return a model that reads rows, and answers by a state if there is one; nothing else is sent along."""
     reader = copy.copy(model)
-    reader.callback, reader.threads = None, 1
+    reader.callback, reader.augment, reader.threads = None, None, 1  # which a script may have defined
     for name in ("labels_", "history_", "exemplars_", "map_", "report_", "state_", "origin_", "chosen_"):
         reader.__dict__.pop(name, None)
     if state is not None:

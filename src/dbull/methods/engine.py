@@ -15,7 +15,6 @@ from typing import Any
 
 import joblib
 import numpy as np
-from joblib.externals import cloudpickle
 from joblib.parallel import get_active_backend
 from threadpoolctl import threadpool_limits
 
@@ -54,8 +53,7 @@ def over_blocks(work: Work, blocks: Sequence[Any], told: Callable[[], Any] = lam
 
     `told` is asked anew for each block that is handed out, and may say what is known by then.
     """
-    # What a script defines, an augmentation for instance, goes along by value.
-    job = np.frombuffer(cloudpickle.dumps(work, protocol=5), dtype=np.uint8)
+    job = np.frombuffer(pickle.dumps(work, protocol=5), dtype=np.uint8)
     backend = get_active_backend()[0]
     client = getattr(backend, "client", None)
     place = joblib.parallel_config(backend="dask", client=client, scatter=[job]) if client else nullcontext()
