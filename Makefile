@@ -53,7 +53,9 @@ mutations: $(READY)
 growth: $(READY)
 	$(BIN)/python benchmarks/growth.py
 
+# Needs DBULL_DATA for MNIST, and 4 GB of disk for 16 million rows.
 scale: index
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/scale.py
 
 index: $(READY)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[scale]'

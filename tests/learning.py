@@ -1,5 +1,6 @@
 """Learners for tests: settings by name, drained generators, mixtures fitted to codes."""
 
+import hashlib
 from dataclasses import fields, replace
 
 import torch
@@ -48,3 +49,17 @@ def searched(codes, var=None, settings=None, seed=0, births=True):
     """Return the mixture that a search from nothing finds on codes (N, D)."""
     search = CodeSearch(settings or FitSettings(), torch.Generator().manual_seed(seed))
     return search(nothing(codes.shape[1]), Points.from_rows(codes, var), births)
+
+
+def fingerprint(model):
+    """Return a hash of what a fitted `DBULL` has learned: statistics, imprints, calibrations, clusters."""
+    state = model.state_
+    digest = hashlib.sha256(
+        repr((sorted(state.calibrations.items()), state.owner, state.ledger.table())).encode()
+    )
+    for part in (*state.memory.overall.parts, state.column_rms):
+        digest.update(part.numpy().tobytes())
+    for component in sorted(state.imprints):
+        for part in ("mean", "factor", "leftover"):
+            digest.update(getattr(state.imprints[component], part).numpy().tobytes())
+    return digest.hexdigest()

@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "tables": set(),
     "lifelong": {"probability", "mixture", "nets", "ledger"},
     "codec": {"probability", "mixture", "nets", "ledger", "lifelong"},
-    "methods": {"probability", "mixture", "nets", "ledger", "lifelong", "codec", "store", "tables"},
+    "methods": {"probability", "mixture", "nets", "ledger", "lifelong", "codec", "store", "tables", "data"},
     "experiments": {"methods", "data", "metrics", "store"},
     "report": {"methods", "ledger", "store", "metrics"},
     "ingest": {"methods", "ledger", "store", "data", "tables"},

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from dbull.errors import DataError, DbullError, NumericalError
 
 if TYPE_CHECKING:
+    from dbull.data.blocks import Source
     from dbull.lifelong.processes import trained_together
     from dbull.methods.cells import cells, to_anndata
     from dbull.methods.competitors.curl import CURL
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from dbull.methods.competitors.vae_dp import VAEDP
     from dbull.methods.dbull import DBULL
     from dbull.methods.dp_mixture import DPMixture
+    from dbull.methods.predictor import Predictor
     from dbull.methods.storage import load
 
 __all__ = [
@@ -26,6 +28,8 @@ __all__ = [
     "DataError",
     "DbullError",
     "NumericalError",
+    "Predictor",
+    "Source",
     "VaDE",
     "cells",
     "load",
@@ -40,6 +44,8 @@ MODULES = {
     "DBULL": "methods.dbull",
     "DEC": "methods.competitors.dec",
     "DPMixture": "methods.dp_mixture",
+    "Predictor": "methods.predictor",
+    "Source": "methods.scale",
     "VAEDP": "methods.competitors.vae_dp",
     "VaDE": "methods.competitors.vade",
     "cells": "methods.cells",

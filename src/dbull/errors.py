@@ -54,6 +54,10 @@ class OutputError(DbullError, OSError):
     """An answer could not be written although its place is right: a full disk, or a failing one."""
 
 
+class WorkersLostError(DbullError, RuntimeError):
+    """A process or machine that worked on blocks is gone; nothing of the model was changed."""
+
+
 class MethodError(DbullError, RuntimeError):
     """A clustering method broke its contract: ids of the wrong shape, or another answer when repeated."""
 

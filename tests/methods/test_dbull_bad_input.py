@@ -74,7 +74,7 @@ def test_not_finite(fitted, X, value, name, method):
 
 
 def test_not_finite_in_a_named_column(X):
-    table = pd.DataFrame(X, columns=[f"dose {i}" for i in range(12)])
+    table = pd.DataFrame(X.copy(), columns=[f"dose {i}" for i in range(12)])
     table.loc[3, "dose 4"] = np.inf  # NaN is what tables have for missing
     with pytest.raises(DataError, match=r"row 3, column 4 \('dose 4'\)"):
         DBULL(**QUICK).fit(table)

@@ -65,7 +65,7 @@ def test_not_finite(X, value, name, method):
 
 
 def test_not_finite_in_a_named_column(X):
-    table = pd.DataFrame(X, columns=["age", "dose"])
+    table = pd.DataFrame(X.copy(), columns=["age", "dose"])
     table.loc[3, "dose"] = np.nan
     with pytest.raises(DataError, match=r"row 3, column 1 \('dose'\)"):
         DPMixture().fit(table)

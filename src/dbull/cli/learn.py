@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Exit, Option
 
 from dbull.cli.exits import ExitCode
-from dbull.cli.options import Data, Key, Model, Quiet, check_files, read_config
+from dbull.cli.options import Data, Key, Model, Quiet, Scheduler, Workers, check_files, read_config
 from dbull.cli.output import check_text, drop_output, reader_is_gone, rows_per_cluster, say, show_json, split
 from dbull.cli.progress import Teller, learning_progress
 from dbull.errors import AlreadyLearnedError, DataError, NumericalError, SettingsError, check_known
@@ -104,6 +104,17 @@ def learn(
     force: Annotated[
         bool, Option("--force", help="Learn files again that were learned before, also in part.")
     ] = False,
+    whole: Annotated[
+        bool, Option("--whole", help="All files are one arrival, however long: learned in blocks.")
+    ] = False,
+    sample_rows: Annotated[
+        int | None, Option(help="With --whole: rows by which clusters are found.  [default: 20000]")
+    ] = None,
+    block_rows: Annotated[
+        int | None, Option(help="With --whole: rows of a block, about.  [default: 50000]")
+    ] = None,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
 ) -> None:
     """Learn files, one arrival after the other, into MODEL, which is made if it is not there.
 
@@ -112,13 +123,28 @@ def learn(
     if all were, the command is refused.
 
     Examples: `dbull learn model monday.csv`, `dbull learn model tuesday.parquet --fail-on new-cluster`,
-    `dbull learn model digits.npy --set image_shape=[8,8] --set epochs=20`
+    `dbull learn model digits.npy --set image_shape=[8,8] --set epochs=20`,
+    `dbull learn model 'year/*.parquet' --whole --workers 4`
     """
-    data = check_files(None, data)
+    given = {"sample_rows": sample_rows, "block_rows": block_rows}
+    sizes = {name: value for name, value in given.items() if value is not None}
+    if not whole and (sizes or workers is not None or scheduler is not None):
+        raise SettingsError("--workers, --scheduler, --sample-rows and --block-rows go with --whole")
+    if not whole:
+        data = check_files(None, data)
     settings = options.settings()
     from dbull.ingest import Learner
 
     learner = Learner(model, settings, name=options.name, dry_run=dry_run, force=force)
+    if whole:
+        from dbull.methods.engine import workers as at_work
+
+        with learning_progress(options.quiet) as teller, at_work(workers, scheduler):
+            shown = _Shown(teller, options.as_json, stops=options.fail_on is not None)
+            shown.show([learner.learn_whole(data, teller.tell, **sizes)])
+        if shown.born and shown.stops:
+            raise Exit(ExitCode.CONDITION_MET)
+        return
     refused: list[AlreadyLearnedError] = []
     with learning_progress(options.quiet) as teller:
         shown = _Shown(teller, options.as_json, stops=options.fail_on is not None)

@@ -28,6 +28,12 @@ Key = Annotated[str | None, Option("--key", help="Column that names the rows; it
 Generation = Annotated[
     int | None, Option("--generation", "-g", help="An older generation instead of the newest.")
 ]
+Workers = Annotated[
+    int | None, Option("--workers", help="Processes that share the blocks; the result is the same.", min=1)
+]
+Scheduler = Annotated[
+    str | None, Option("--scheduler", help="Address of a Dask scheduler, whose workers share the blocks.")
+]
 AsJson = Annotated[bool, Option("--json", help="As JSON.")]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="No progress.")]
 AllowDirty = Annotated[

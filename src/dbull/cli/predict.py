@@ -8,27 +8,39 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
+from dbull.cli.answering import Answering, Asked, Parts
 from dbull.cli.input_columns import InputColumns
-from dbull.cli.options import AsJson, Data, Generation, Key, Model, Quiet, check_files, check_folder
+from dbull.cli.options import (
+    AsJson,
+    Data,
+    Generation,
+    Key,
+    Model,
+    Quiet,
+    Scheduler,
+    Workers,
+    check_files,
+    check_folder,
+)
 from dbull.cli.output import rows_per_cluster, say, show_json, show_table
 from dbull.cli.progress import SECONDS_BETWEEN_LINES, Pace, learning_progress
-from dbull.cli.table_files import Columns, table_writer
+from dbull.cli.table_files import table_writer
 from dbull.documents import as_text
 from dbull.errors import SettingsError
 from dbull.writing import check_place, now
 
 if TYPE_CHECKING:
-    from dbull.data.readers import Chunk
-    from dbull.methods.dbull import DBULL
-
-OUTLIER = {"cluster": -1, "name": "", "status": "outlier"}
+    pass
 
 
 def predict(
     model: Model,
     data: Data,
     out: Annotated[
-        Path | None, Option("--out", "-o", help="A .csv or .parquet file; else CSV on standard output.")
+        Path | None,
+        Option(
+            "--out", "-o", help="A .csv or .parquet file, or a folder of parts; else CSV on standard output."
+        ),
     ] = None,
     key: Key = None,
     generation: Generation = None,
@@ -44,6 +56,8 @@ def predict(
     scores: Annotated[
         bool, Option("--scores/--no-scores", help="Without probability, log density and novelty: faster.")
     ] = True,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
     quiet: Quiet = False,
 ) -> None:
     """Write for each row its cluster: id, name, status, probability, log density and novelty.
@@ -53,8 +67,21 @@ def predict(
     larger than memory. Columns are found by name. The answer for a row does not depend on the rows beside it.
     OUT appears whole or not at all.
 
-    Example: `dbull predict model today.csv -o today-clusters.parquet --flag-outliers`
+    If OUT has no ending it is a folder: one Parquet file for each block of rows, made by as many workers as
+    are asked for. The same command after a stop writes those that are missing.
+
+    Examples: `dbull predict model today.csv -o today-clusters.parquet --flag-outliers`,
+    `dbull predict model 'year/*.parquet' -o answers --workers 4`
     """
+    if out is not None and not out.suffix:
+        if append or safe_csv:
+            raise SettingsError("--append and --safe-csv are for one file of answers; name a file with -o")
+        asked = Asked(scores, flag_outliers, key)
+        with _at_work(workers, scheduler):
+            _predict_parts(model, data, out, asked, generation, quiet)
+        return
+    if workers is not None or scheduler is not None:
+        raise SettingsError("--workers and --scheduler write a folder of parts: name one with -o")
     data = check_files(model, data)
     from dbull.data.readers.standard_input import saved_input
     from dbull.ingest import Input, open_model, rows_for, telling_notices
@@ -72,7 +99,9 @@ def predict(
     learner, reading = open_model(model, generation)
     if key is not None:
         reading = replace(reading, key=key)
-    known = {row["id"]: row for row in learner.clusters_}
+    answering = Answering(
+        learner, {row["id"]: row for row in learner.clusters_}, Asked(scores, flag_outliers)
+    )
     n_rows, started, pace = 0, perf_counter(), Pace()
     notices: dict[str, None] = {}
     with table_writer(out, safe_csv) as write, telling_notices(notices.setdefault):
@@ -81,12 +110,7 @@ def predict(
             for chunk in Input(path, learner, reading, key is None).chunks():
                 rows = learner.encoded(rows_for(chunk.x, reading))
                 named = path if len(data) > 1 else None
-                answers = _answers(learner, known, replace(chunk, x=rows), named, scores)
-                if flag_outliers:
-                    is_outlier = learner.predict(rows, outliers="flag") < 0
-                    for name, flag in OUTLIER.items():
-                        cells = zip(answers[name], is_outlier, strict=True)
-                        answers[name] = [flag if outlier else cell for cell, outlier in cells]
+                answers = answering(replace(chunk, x=rows), named)
                 write(answers if columns is None else columns.beside(answers, reading.key))
                 n_rows += len(chunk.x)
                 if not quiet and pace.due(SECONDS_BETWEEN_LINES):
@@ -185,27 +209,40 @@ def _same(out: Path, path: Path) -> bool:
         return False
 
 
-def _answers(
-    model: "DBULL", known: dict[int, Any], chunk: "Chunk", path: Path | None, scores: bool
-) -> Columns:
-    told: Columns = {}
-    if scores:
-        proba = model.predict_proba(chunk.x)
-        best = proba.argmax(1)
-        ids = model.cluster_ids_[best].tolist()
-        told = {
-            "probability": proba[range(len(ids)), best].tolist(),
-            "log_density": model.score_samples(chunk.x).tolist(),
-            **({"novelty": model.novelty_scores(chunk.x).tolist()} if model.tells_novelty else {}),
-        }
-    else:
-        ids = model.predict(chunk.x).tolist()
-    return {
-        **({} if path is None else {"file": [as_text(path)] * len(ids)}),
-        **({} if chunk.keys is None else {"key": [as_text(key) for key in chunk.keys.tolist()]}),
-        "row": list(range(chunk.first_row + 1, chunk.first_row + len(ids) + 1)),
-        "cluster": ids,
-        "name": [known[i]["name"] or "" for i in ids],
-        "status": [known[i]["status"] for i in ids],
-        **told,
-    }
+def _predict_parts(
+    model: Path, data: list[Path], out: Path, asked: Asked, generation: int | None, quiet: bool
+) -> None:
+    """Write a folder of parts."""
+    from dbull.data.blocks import Source
+    from dbull.data.readers.remote import copied
+    from dbull.ingest import Input, open_model
+    from dbull.methods.block_work import slim_model
+    from dbull.store import ModelFolder
+
+    source = Source([*map(str, data)])
+    files = source.files()
+    learner, reading = open_model(model, generation)
+    reading = reading if asked.key is None else replace(reading, key=asked.key)
+    with copied(files[0]) as first:
+        blocks = source.blocks(Input(first, learner, reading, asked.key is None).settings())
+    known = {row["id"]: row for row in learner.clusters_}
+    answering = Answering(slim_model(learner, learner.state_), known, asked)
+    parts = Parts(answering, str(out.resolve()), len(files) > 1)
+    n_rows = done = 0
+    started, pace = perf_counter(), Pace()
+    for rows in parts.write(blocks, ModelFolder(model).manifest(generation).sha256):
+        n_rows, done = n_rows + rows, done + 1
+        if not quiet and pace.due(SECONDS_BETWEEN_LINES):
+            rate = n_rows / (perf_counter() - started)
+            say(f"{done} of {len(blocks)} parts, {n_rows:,} rows, {rate:,.0f} rows/s", err=True)
+    if not quiet:
+        seconds = max(perf_counter() - started, 1e-9)
+        before = f", {len(blocks) - done} were there" if done < len(blocks) else ""
+        speed = f"{n_rows:,} rows in {seconds:.1f} s ({n_rows / seconds:,.0f} rows/s)"
+        say(f"{done} parts{before}, {speed}", err=True)
+
+
+def _at_work(workers: int | None, scheduler: str | None) -> Any:
+    from dbull.methods.engine import workers as at_work
+
+    return at_work(workers, scheduler)

@@ -233,9 +233,9 @@ def _course(progress: Any) -> str:
 def _latest(progress: Any) -> str:
     """Say how good the latest epoch was, how many components there are, and how fast it goes."""
     n_components = f"{progress.n_components} component{'s' if progress.n_components > 1 else ''}"
-    terms = progress.terms
+    terms, rate = progress.terms, getattr(progress, "rows_per_second", None)
     if terms is None:
-        return n_components
+        return n_components if rate is None else f"{n_components}, {rate:,.0f} rows/s"
     # Before there is a mixture the bound has no prior and no entropy: it is the reconstruction alone.
     what = "ELBO" if terms.log_prior or terms.entropy else "reconstruction"
     speed = f", {terms.rows_per_second:,.0f} rows/s" if terms.rows_per_second else ""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dbull.data.readers import SUFFIXES, Chunk, ReadSettings, find_source, read_chunks, table_names
 from dbull.data.readers.chunk import Table
-from dbull.data.readers.images import is_picture_folder
+from dbull.data.readers.images import channels_last, is_picture_folder
 from dbull.data.readers.text_folders import is_text_folder
 from dbull.errors import DataError, SettingsError
 from dbull.ingest.beside import with_embeddings
@@ -81,18 +81,9 @@ class Input:
         only: Mapping[str, str] | None = None,
     ) -> Iterator[Chunk]:
         """Yield chunks with the columns of the model in its order; `ReadSettings` has the limits."""
-        path, model = self.path, self.model
+        path, model, reading = self.path, self.model, self.reading
         names = None if model is None else getattr(model, "feature_names_in_", None)
-        reading = self.reading
-        settings = ReadSettings(
-            **{name: getattr(reading, name) for name in ("key", "header", "array", "image_size", "grey")},
-            key_optional=self.key_optional,
-            chunk_rows=min(reading.arrival_rows, ARRIVAL_ROWS),
-            max_bytes=max_bytes,
-            tap=tap,
-            only=only,
-            mixed=self.mixed,
-        )
+        settings = replace(self._settings(), max_bytes=max_bytes, tap=tap, only=only)
         if self.mixed:  # the encoder finds its columns, and tells of others
             columns = reading.columns if model is None else None
             chunks = read_chunks(path, replace(settings, columns=columns))
@@ -109,7 +100,26 @@ class Input:
             if chunk.x.shape[1] != expected:
                 told = "" if names is None else f": {', '.join(map(str, names[:20]))}"
                 raise DataError(f"{path}: {chunk.x.shape[1]} columns, the model takes {expected}{told}")
-            yield _channels_last(chunk, path)
+            yield channels_last(chunk, path)
+
+    def _settings(self) -> ReadSettings:
+        """Return how the file is read, but for its columns."""
+        reading = self.reading
+        return ReadSettings(
+            **{name: getattr(reading, name) for name in ("key", "header", "array", "image_size", "grey")},
+            key_optional=self.key_optional,
+            chunk_rows=min(reading.arrival_rows, ARRIVAL_ROWS),
+            mixed=self.mixed,
+        )
+
+    def settings(self) -> ReadSettings:
+        """Return how a block of the file is read by whoever gets it: by name, where both have names."""
+        settings, names = self._settings(), getattr(self.model, "feature_names_in_", None)
+        if self.model is None:
+            return replace(settings, columns=self.reading.columns)
+        if self.mixed or names is None or not _has_names(self.path, settings):
+            return settings
+        return replace(settings, columns=tuple(map(str, names)))
 
     def first_table(self) -> Table | None:
         """Return the first rows of a file that has names of columns and holds numbers alone; else None."""
@@ -151,12 +161,3 @@ def _has_names(path: Path, settings: ReadSettings) -> bool:
         return next(iter(chunks)).names is not None
     except DataError:  # most often text in a column that the model does not want; reading will tell
         return True
-
-
-def _channels_last(chunk: Chunk, path: Path) -> Chunk:
-    """Return pixels in the order of `DBULL`: readers of colour images have the channels first."""
-    if not path.is_dir() or len(chunk.sample_shape) != 3:
-        return chunk
-    n_channels, height, width = chunk.sample_shape
-    pixels = chunk.x.reshape(-1, n_channels, height, width).transpose(0, 2, 3, 1)
-    return replace(chunk, x=pixels.reshape(len(chunk.x), -1), sample_shape=(height, width, n_channels))

@@ -3,6 +3,7 @@
 import logging
 import os
 import re
+import shutil
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,10 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from dbull.data.blocks import BLOCK_ROWS, SAMPLE_ROWS, Source
+from dbull.data.containers import n_rows
 from dbull.data.readers.chunk import SparseRows, Table
 from dbull.data.readers.kafka_log import KafkaLog, Message
+from dbull.data.readers.remote import copied
 from dbull.data.readers.standard_input import saved_input
 from dbull.data.readers.text_folders import COLUMN as TEXT
+from dbull.documents import as_text
 from dbull.errors import (
     AlreadyLearnedError,
     ConflictError,
@@ -30,6 +35,7 @@ from dbull.ingest.inputs import Inbox, Input
 from dbull.ingest.log import read_messages
 from dbull.ingest.settings import Asked, Reading
 from dbull.ingest.sources import Piece, open_source
+from dbull.ingest.whole import new_files, one_arrival, readable
 from dbull.ledger import ArrivalReport
 from dbull.methods.dbull import DBULL, Progress
 from dbull.methods.explanation import with_reasons
@@ -40,6 +46,7 @@ from dbull.tables import proposed_keys
 
 _log = logging.getLogger(__name__)
 LINGER_SECONDS = 60.0
+LAPS = ".laps"  # in the model folder, while an arrival of any length is learned
 Tell = Callable[[str, Progress], object]  # is told what is being learned, and how it goes
 
 
@@ -147,6 +154,39 @@ class Learner:
         mixed = self.model is None and not {"columns", "embeddings"}.isdisjoint(self._asked.parameters)
         return self._without_ids(Input(path, self.model, self.reading, key_optional, mixed, named))
 
+    def learn_whole(
+        self,
+        paths: Sequence[str | os.PathLike[str]],
+        tell: Tell | None = None,
+        *,
+        block_rows: int = BLOCK_ROWS,
+        sample_rows: int = SAMPLE_ROWS,
+    ) -> Learned:
+        """Learn files, however long, as one arrival; what was learned before is left out.
+
+        They are read in blocks, through joblib (docs/scale.md). After a stop the same call goes on with the
+        last finished lap.
+        """
+        if self.reading.beside is not None:
+            raise SettingsError("embeddings in a file beside are learned file by file: leave out --whole")
+        known = {} if self.folder.latest() is None else self.folder.learned()
+        laps = None if self.dry_run else self.folder.path / LAPS
+        source = Source([*map(str, paths)], block_rows, sample_rows, laps)
+        files, learned = new_files(source.files(), known, self.force)
+        source = replace(source, given=files)
+        with copied(files[0]) as first:
+            given = self._input(first)
+            source, peek = readable(source, given)
+        name = as_text(files[0].rpartition("/")[2])
+        label = name if len(files) == 1 else f"{name} and {len(files) - 1} more"
+        rows = Table(peek.rows, n_rows(peek.rows)) if isinstance(peek.rows, dict) else peek.rows
+        model = self._model_for(peek.sample_shape, rows)
+        piece = Piece(source, None, peek.sample_shape, tuple(learned), label, None)
+        arrival = self._learn(piece, tell, model)
+        if laps is not None:
+            shutil.rmtree(laps, ignore_errors=True)
+        return arrival
+
     def _without_ids(self, given: Input) -> Input:
         """Leave out columns of the first table of numbers that only name its rows."""
         reading = self.reading
@@ -210,10 +250,10 @@ class Learner:
         origin = getattr(self.model, "origin_", None)
         return {} if origin is None or origin.manifest is None else origin.manifest.offsets
 
-    def _learn(self, piece: Piece, tell: Tell | None) -> Learned:
-        model = self._model_for(piece)
-        first = getattr(model, "n_data_sets_", 0) == 0
-        if first and len(piece.rows) < 2:
+    def _learn(self, piece: Piece, tell: Tell | None, model: DBULL | None = None) -> Learned:
+        model = model or self._model_for(piece.sample_shape, piece.rows)
+        first, whole = getattr(model, "n_data_sets_", 0) == 0, isinstance(piece.rows, Source)
+        if first and not whole and len(piece.rows) < 2:
             raise DataError(f"{piece.label}: has one row; the first data set of a model needs at least two")
         started = perf_counter()
         if tell is not None:
@@ -232,8 +272,11 @@ class Learner:
         generation = None
         if not self.dry_run:
             reading = self.reading
+            learned = piece.learned
+            if whole:
+                learned = one_arrival(learned, piece.label, model.report_.n_rows)
             provenance = Provenance(
-                piece.learned, reading.kept(), self.force, reading.keep_generations, piece.offsets
+                learned, reading.kept(), self.force, reading.keep_generations, piece.offsets
             )
             generation = save(model, self.folder.path, name, provenance).generation
         return Learned(generation, name, first, model.report_, perf_counter() - started, tuple(told))
@@ -248,14 +291,14 @@ class Learner:
         self.reading = replace(self.reading, ignored=(*self.reading.ignored, *new))
         return rows
 
-    def _model_for(self, piece: Piece) -> DBULL:
+    def _model_for(self, sample_shape: tuple[int, ...], rows: Any) -> DBULL:
         if self.model is not None:
             return self.model
         model = self._asked.new_model()
-        is_image = len(piece.sample_shape) in (2, 3) and model.kind in ("auto", "images")
+        is_image = len(sample_shape) in (2, 3) and model.kind in ("auto", "images")
         if is_image and model.image_shape is None:
-            model.set_params(image_shape=piece.sample_shape)
-        if model.kind == "auto" and isinstance(piece.rows, Table) and list(piece.rows.columns) == [TEXT]:
+            model.set_params(image_shape=sample_shape)
+        if model.kind == "auto" and isinstance(rows, Table) and list(rows.columns) == [TEXT]:
             model.set_params(kind="text")
         return model
 

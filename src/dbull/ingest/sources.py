@@ -25,12 +25,12 @@ SAMPLED_ROWS = 16  # of each arrival of a table, remembered one by one
 class Piece:
     """One arrival of a source."""
 
-    rows: Any  # an array, a `Table` or `SparseRows`
+    rows: Any  # an array, a `Table`, `SparseRows` or a `Source` of any length
     names: tuple[str, ...] | None
     sample_shape: tuple[int, ...]
     learned: tuple[LearnedInput, ...]  # what the model is to remember of it; the first tells its rows
     label: str
-    keys: tuple[str, ...]  # what its rows are called: by their key, or by file and row, from 1
+    keys: tuple[str, ...] | None  # what its rows are called: by their key, or by file and row, from 1
     offsets: Mapping[str, Sequence[int]] = field(default_factory=dict)  # of a log: where to go on after it
 
 

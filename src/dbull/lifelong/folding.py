@@ -79,7 +79,7 @@ def fold_in(
     newborns = _newborns(state, fit, memory, placed)
     final = memory.fold()  # sorts the components; `ids` and `placed` stay in the order of `fit`
     ids = tuple(final[component_id] for component_id in fit.memory.ids)
-    memory.overall = _without_small_shapes(memory.overall, fit.prior)
+    memory.overall = without_small_shapes(memory.overall, fit.prior)
     reached = state.column_rms
     if len(arrival.values):
         reached = arrival.values.double().square().mean(0).sqrt()
@@ -211,15 +211,20 @@ def _calibrated(
         if before.n_rows == 0:
             scores, depths = cross_scores(inputs, components, IMPRINT_RANK, generator)
         else:
-            imprints = state.imprints_of(cluster)
-            scores = cluster_scores(inputs, imprints)
-            peak = None if state.vae.learns else cluster_peak(imprints)
-            usual = scores >= before.threshold(s.outlier_std, peak)
+            usual, scores, depths = usual_rows(state, cluster, inputs, s.outlier_std)
             counted[members] = usual | newborn[components]
-            scores = scores[usual]
-            depths = cluster_peak(imprints) - scores
         calibrations[cluster] = before + Calibration.of(scores, depths)
     return calibrations, counted
+
+
+def usual_rows(
+    state: LearnerState, cluster: int, inputs: Tensor, n_std: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return which rows (N, d) are usual to a cluster with a scale, (N,) bool; their scores and depths."""
+    imprints = state.imprints_of(cluster)
+    scores, peak = cluster_scores(inputs, imprints), cluster_peak(imprints)
+    usual = scores >= state.calibrations[cluster].threshold(n_std, None if state.vae.learns else peak)
+    return usual, scores[usual], peak - scores[usual]
 
 
 def _calibrated_by_bounds(state: LearnerState, rows: _Rows, arrival: Arrival) -> dict[int, Calibration]:
@@ -252,7 +257,7 @@ def _imprint(imprints: dict[int, Imprint], rows: _Rows, counted: Tensor, ids: tu
             imprints[component_id] = fresh if before is None else pooled(before, fresh, IMPRINT_RANK)
 
 
-def _without_small_shapes(overall: SufficientStats, prior: MixturePrior) -> SufficientStats:
+def without_small_shapes(overall: SufficientStats, prior: MixturePrior) -> SufficientStats:
     """Let components of few rows keep count and mean alone, with the covariance that is expected of any.
 
     The second moments of two rows are the two rows (docs/privacy.md).

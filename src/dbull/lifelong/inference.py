@@ -100,15 +100,18 @@ def bounds_of(state: LearnerState, values: Tensor, inputs: Tensor) -> Tensor:
     return bounds - log_volume(state, values)
 
 
-def elbo_of(state: LearnerState, values: Tensor, inputs: Tensor, codes: Tensor) -> float:
-    """Return the evidence lower bound of a data set under the learner, in the units of the data."""
+def elbo_of(state: LearnerState, values: Tensor, inputs: Tensor, codes: Tensor, times: float = 1.0) -> float:
+    """Return the evidence lower bound of a data set under the learner, in the units of the data.
+
+    Each row stands for so many `times`, where they are a sample of a data set.
+    """
     if state.vae.learns:
         total = float(bounds_of(state, values, inputs).sum())
     else:
         # A predictive density integrates the posterior out, so a sum of them is no bound.
         total = float((state.code_bounds(codes) - log_volume(state, values)).sum())
     divergence = elbo_terms(state.prior, state.posterior, state.memory.total)
-    return total + divergence.minus_stick_divergence + divergence.minus_component_divergence
+    return times * total + divergence.minus_stick_divergence + divergence.minus_component_divergence
 
 
 def log_volume(state: LearnerState, values: Tensor) -> Tensor:

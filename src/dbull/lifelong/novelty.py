@@ -40,6 +40,7 @@ LEVERAGE = 0.1  # part of all variance seen so far that one row may bring
 FEWEST_SEEN = 100  # rows that the past counts for at least
 SUPPORT = 5  # rows that are something together; one fewer is nothing
 NOVEL_STD = 2.0
+ONE_STD_SHARE = 0.8413  # of a normal distribution, up to one standard deviation above the mean
 HUNDREDFOLD = 100.0
 
 
@@ -89,6 +90,27 @@ class Calibration:
             return limit
         part = std / (3 * (peak - mean))  # a third of 1 / sqrt(shape)
         return min(limit, peak - (peak - mean) * max(1 - part**2 + n_std * part, 0.0) ** 3)
+
+    def robust_threshold(self, n_std: float, peak: float) -> float:
+        """Return the threshold by the middle of the histogram alone; minus infinity without one.
+
+        A few rows that are no part of the cluster, but came with its first ones, make everything look usual.
+        The cube root of a gamma distributed depth is nearly normal (Wilson and Hilferty 1931), so its median
+        and the quantile one standard deviation above tell the rest.
+        """
+        if not self.depths or math.isinf(n_std):
+            return -math.inf
+        middle, above = (self._depth_at(share) ** (1 / 3) for share in (0.5, ONE_STD_SHARE))
+        return float(peak - (middle + n_std * (above - middle)) ** 3)
+
+    def _depth_at(self, share: float) -> float:
+        """Return the depth that this share of the rows does not exceed, evenly within a bin."""
+        left = share * sum(self.depths.values())
+        for place, count in sorted(self.depths.items()):
+            if count >= left:
+                return float(SHALLOWEST * 2.0 ** ((place + left / count - 1) / BINS_PER_DOUBLING))
+            left -= count
+        return math.inf
 
     def share_beyond(self, scores: Tensor, peak: float) -> Tensor:
         """Return the share of the cluster's own rows that are as strange or stranger, (N,); 1 if none is.

@@ -68,7 +68,7 @@ def imprint_of(inputs: Tensor, rank: int) -> Imprint:
     """Return the imprint of rows (N, d), at least one."""
     mean = inputs.mean(0)
     spread = (inputs - mean) / math.sqrt(len(inputs))
-    return _packed(float(len(inputs)), mean, spread, spread.square().sum(0), rank)
+    return packed(float(len(inputs)), mean, spread, spread.square().sum(0), rank)
 
 
 def private_imprint_of(inputs: Tensor, rank: int, shape: Imprint) -> Imprint:
@@ -124,24 +124,31 @@ def pooled(a: Imprint, b: Imprint, rank: int) -> Imprint:
     between = (math.sqrt(share_a * share_b) * (a.mean - b.mean))[None]
     spread = torch.cat([math.sqrt(share_a) * a.factor, math.sqrt(share_b) * b.factor, between])
     variance = share_a * a.variance + share_b * b.variance + between[0].square()
-    return _packed(n_rows, share_a * a.mean + share_b * b.mean, spread, variance, rank)
+    return packed(n_rows, share_a * a.mean + share_b * b.mean, spread, variance, rank)
 
 
-def _packed(n_rows: float, mean: Tensor, spread: Tensor, variance: Tensor, rank: int) -> Imprint:
+def packed(n_rows: float, mean: Tensor, spread: Tensor, variance: Tensor, rank: int) -> Imprint:
     """Keep the leading directions of spread^T spread, and the variance that they leave over."""
-    rank = min(rank, len(spread))
-    factor = spread
-    if rank > 0:
-        # The small Gram matrix has the same spectrum as the large covariance.
-        wide = spread.to(torch.float64)
-        if len(spread) <= spread.shape[1]:
-            vectors = torch.linalg.eigh(wide @ wide.T).eigenvectors[:, -rank:]
-            factor = (vectors.T @ wide).to(torch.float32)
-        else:
-            values, vectors = torch.linalg.eigh(wide.T @ wide)
-            factor = (vectors[:, -rank:] * values[-rank:].clamp_min(0).sqrt()).T.to(torch.float32)
+    factor = leading_part(spread, rank)
     leftover = (variance - factor.square().sum(0)).clamp_min(SMALLEST_LEFTOVER)
     return Imprint(n_rows, mean, factor, leftover)
+
+
+def leading_part(spread: Tensor, rank: int) -> Tensor:
+    """Return at most `rank` vectors whose F^T F is the leading part of spread^T spread, float32."""
+    rank = min(rank, len(spread))
+    if rank == 0:
+        return spread
+    # The small Gram matrix has the same spectrum as the large covariance.
+    wide = spread.to(torch.float64)
+    part: Tensor
+    if len(spread) <= spread.shape[1]:
+        vectors = torch.linalg.eigh(wide @ wide.T).eigenvectors[:, -rank:]
+        part = vectors.T @ wide
+    else:
+        values, vectors = torch.linalg.eigh(wide.T @ wide)
+        part = (vectors[:, -rank:] * values[-rank:].clamp_min(0).sqrt()).T
+    return part.to(torch.float32)
 
 
 def draw_rows(imprint: Imprint, n_rows: int, generator: torch.Generator) -> Tensor:

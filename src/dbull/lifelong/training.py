@@ -295,7 +295,9 @@ class Trainer:
 class Progress:
     """One thing that happened while a data set was learned."""
 
-    stage: str  # "past", "graph", "pretrain", "represent", "search", "joint" or "done"
+    # "past", "graph", "pretrain", "represent", "search", "joint" or "done"; in blocks, which are counted as
+    # epochs are, "sample", "lap 1", "lap 2", ... and "answers".
+    stage: str
     epoch: int
     n_epochs: int
     n_components: int
@@ -306,6 +308,7 @@ class Progress:
     moves: tuple[MoveRecord, ...] = ()  # accepted births, merges and dissolutions of a search
     changed_share: float | None = None  # rows that changed component in a search
     novel_share: float | None = None  # rows that the clusters of the past find strange
+    rows_per_second: float | None = None  # of blocks
 
 
 @dataclass

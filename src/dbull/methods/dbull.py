@@ -14,6 +14,7 @@ import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from dbull.data.blocks import is_source
 from dbull.errors import DataError
 from dbull.ledger import ArrivalReport
 from dbull.lifelong.learn import Progress, learn, pretrain
@@ -27,6 +28,7 @@ from dbull.methods.cells import with_keys
 from dbull.methods.dbull_choices import Choices, choose, choose_again
 from dbull.methods.explanation import with_reasons
 from dbull.methods.parameters import Check, check_one_of, check_seed, check_truth
+from dbull.methods.scale import learn_source
 from dbull.methods.sparse import count_columns
 from dbull.methods.tables import is_table
 from dbull.methods.words import Vocabulary, counted
@@ -266,9 +268,12 @@ class DBULL(LearnedClusters, BaseEstimator):
             warnings.warn("fit forgets the pretraining; partial_fit goes on from it.", stacklevel=3)
         X, keys = with_keys(X, keys)
         with unchanged_on_failure(self):
-            rows = self._checked(X, first=True)
             for name in ("exemplars_", "map_"):
                 self.__dict__.pop(name, None)
+            if is_source(X):
+                learn_source(self, X, keys, first=True)
+                return self
+            rows = self._checked(X, first=True)
             self._learn(self._fresh(rows).state, rows, X, keys)
         return self
 
@@ -283,6 +288,9 @@ class DBULL(LearnedClusters, BaseEstimator):
         X, keys = with_keys(X, keys)
         with unchanged_on_failure(self):
             first = not hasattr(self, "state_")
+            if is_source(X):
+                learn_source(self, X, keys, first)
+                return self
             if not first and hasattr(self, "text_reader_"):
                 self.text_reader_ = self.text_reader_.learned(X)
             rows = self._checked(X, first)

@@ -79,14 +79,31 @@ def added(
 ) -> Exemplars:
     """Return the exemplars of all that was learned; rows are kept for as many as the model is asked to."""
     most = max(N_KEYS, model.keep_exemplars)
-    found = nearest_rows(model.state_, rows, model._encode(rows), most)
-    after = dict(before)
-    for cluster, nearest in found.items():
-        new = [
+    return joined(before, found_in(model, rows, model._encode(rows), keys), most, model.keep_exemplars)
+
+
+def found_in(model: Any, rows: torch.Tensor, codes: torch.Tensor, keys: Sequence[str]) -> Exemplars:
+    """Return the exemplars of rows and their codes alone."""
+    most = max(N_KEYS, model.keep_exemplars)
+    return {
+        cluster: tuple(
             Exemplar(keys[at], depth, rows[at].float().numpy().copy() if model.keep_exemplars else None)
             for depth, at in nearest
-        ]
-        after[cluster] = nearest_of([*before.get(cluster, ()), *new], most, model.keep_exemplars)
+        )
+        for cluster, nearest in nearest_rows(model.state_, rows, codes, most).items()
+    }
+
+
+def joined(
+    before: Mapping[int, tuple[Exemplar, ...]],
+    new: Mapping[int, tuple[Exemplar, ...]],
+    most: int,
+    n_rows: int,
+) -> Exemplars:
+    """Return the nearest of both; those of clusters that have no new ones stay as they are."""
+    after = dict(before)
+    for cluster, ones in new.items():
+        after[cluster] = nearest_of([*before.get(cluster, ()), *ones], most, n_rows)
     return after
 
 

@@ -5,16 +5,23 @@ import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from glob import glob, has_magic
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from dbull.data.readers.arrow_files import read_arrow, read_arrow_stream, read_parquet, schema_names
+from dbull.data.readers.arrow_files import (
+    parquet_cuts,
+    read_arrow,
+    read_arrow_stream,
+    read_parquet,
+    schema_names,
+)
 from dbull.data.readers.cell_files import read_cells
 from dbull.data.readers.chunk import Chunk, ReadSettings, one_chunk
 from dbull.data.readers.csv_files import first_line, read_csv, read_csv_stream
 from dbull.data.readers.images import is_picture_folder, read_images
 from dbull.data.readers.json_lines import json_names, read_json, read_json_lines, read_json_stream
-from dbull.data.readers.numpy_files import read_npy, read_npy_stream, read_npz
+from dbull.data.readers.numpy_files import npy_cuts, read_npy, read_npy_stream, read_npz
 from dbull.data.readers.opening import PACKED
 from dbull.data.readers.remote import fetch, is_address
 from dbull.data.readers.standard_input import WHERE, recognised
@@ -121,6 +128,24 @@ def read_table(
     if not chunks:
         raise DataError(f"{source}: there are no rows")
     return one_chunk(chunks)
+
+
+def cuts(path: Path, n_rows: int) -> list[int]:
+    """Return rows at which a file can be cut into parts of about so many, and its end; none if it cannot.
+
+    Between two of them `ReadSettings.rows` reads. Text must be read from its beginning.
+    """
+    name = path.name.lower()
+    if name.endswith(".npy"):
+        return npy_cuts(path, n_rows)
+    if not name.endswith(".parquet"):
+        return []
+    starts = parquet_cuts(path)
+    found = starts[:1]
+    for before, start in pairwise(starts):
+        if start - found[-1] > n_rows and before > found[-1]:
+            found.append(before)
+    return [*found, starts[-1]] if starts[-1] > found[-1] else found
 
 
 def table_names(path: Path) -> tuple[str, ...] | None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 from typing import IO, Any
 
@@ -22,10 +23,26 @@ def read_parquet(path: Path, settings: ReadSettings) -> Iterator[Chunk]:
         selection = select_columns(names, settings, str(path))
         key = () if selection.key_position is None else (selection.key_position,)
         wanted = [names[i] for i in (*selection.positions, *key)]
+        starts = _group_starts(file)
+        first, last = settings.rows or (0, starts[-1])
         batches = file.iter_batches(
-            batch_size=settings.rows_at_once(len(wanted)), columns=wanted, use_threads=False
+            batch_size=settings.rows_at_once(len(wanted)),
+            row_groups=[i for i, start in enumerate(starts[:-1]) if first <= start < last],
+            columns=wanted,
+            use_threads=False,
         )
-        yield from _chunks(batches, settings, selection)
+        yield from _chunks(batches, settings, selection, first)
+
+
+def parquet_cuts(path: Path) -> list[int]:
+    """Return the rows at which the row groups of a Parquet file begin, and how many there are."""
+    with _reading(str(path), "Parquet file") as pyarrow, pyarrow.parquet.ParquetFile(path) as file:
+        return _group_starts(file)
+
+
+def _group_starts(file: Any) -> list[int]:
+    sizes = (file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups))
+    return [0, *accumulate(sizes)]
 
 
 def read_arrow(path: Path, settings: ReadSettings) -> Iterator[Chunk]:
@@ -80,14 +97,16 @@ def _is_file_format(stream: IO[bytes]) -> bool:
     return begins == FILE_MAGIC
 
 
-def _chunks(batches: Iterable[Any], settings: ReadSettings, selection: Selection) -> Iterator[Chunk]:
-    first_row = 0
+def _chunks(
+    batches: Iterable[Any], settings: ReadSettings, selection: Selection, first_row: int = 0
+) -> Iterator[Chunk]:
+    begin = first_row
     for batch in batches:
         for start in range(0, batch.num_rows, settings.chunk_rows):
             part = batch.slice(start, settings.chunk_rows)
             yield _chunk(part, first_row + start, settings, selection)
         first_row += batch.num_rows
-    if first_row == 0:
+    if first_row == begin:
         raise DataError(f"{selection.where}: there are columns but no rows")
 
 

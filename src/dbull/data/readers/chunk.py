@@ -34,6 +34,7 @@ class ReadSettings:
     tap: Callable[[bytes], object] | None = None  # is given the text of a CSV file, unpacked, as it is read
     only: Mapping[str, str] | None = None  # keys of images to read, each with the SHA-256 that it must have
     mixed: bool = False  # whether tables are read as columns of any type, and not as numbers alone
+    rows: tuple[int, int] | None = None  # first and last + 1, as `cuts` has them; else all
 
     def __post_init__(self) -> None:
         if self.chunk_rows < 1:

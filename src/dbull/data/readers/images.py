@@ -6,6 +6,7 @@ import math
 import os
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,15 @@ def read_images(folder: Path, settings: ReadSettings) -> Iterator[Chunk]:
         some = keys[start : start + step]
         rows = np.stack([read(key).ravel() for key in some])
         yield selection.chunk(rows, np.array(some), start, shape)
+
+
+def channels_last(chunk: Chunk, path: Path) -> Chunk:
+    """Return pixels in the order of `DBULL`: readers of colour images have the channels first."""
+    if not path.is_dir() or len(chunk.sample_shape) != 3:
+        return chunk
+    n_channels, height, width = chunk.sample_shape
+    pixels = chunk.x.reshape(-1, n_channels, height, width).transpose(0, 2, 3, 1)
+    return replace(chunk, x=pixels.reshape(len(chunk.x), -1), sample_shape=(height, width, n_channels))
 
 
 def is_picture_folder(folder: Path) -> bool:

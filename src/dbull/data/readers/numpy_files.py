@@ -1,6 +1,7 @@
 """Arrays in .npy and .npz files and on a stream, in chunks of rows; nothing is ever unpickled."""
 
 import math
+import os
 import tokenize
 import zipfile
 from collections.abc import Iterator
@@ -31,9 +32,17 @@ def read_npy(path: Path, settings: ReadSettings) -> Iterator[Chunk]:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, OSError) as error:
         raise DataError(f"{path}: not a readable .npy file of numbers ({error})") from error
+    first, last = settings.rows or (0, layout.n_rows)
     step = settings.rows_at_once(layout.n_columns)
-    for start in range(0, layout.n_rows, step):
-        yield layout.chunk(array[start : start + step], start)
+    for start in range(first, last, step):
+        yield layout.chunk(array[start : min(start + step, last)], start)
+
+
+def npy_cuts(path: Path, n_rows: int) -> list[int]:
+    """Return rows at which a .npy file is cut into parts of so many rows, and how many there are."""
+    with path.open("rb") as stream:
+        shape = _read_header(stream, str(path))[0]
+    return [*range(0, shape[0], n_rows), shape[0]] if shape else []
 
 
 def read_npz(path: Path, settings: ReadSettings) -> Iterator[Chunk]:
@@ -78,9 +87,12 @@ def _rows(
 ) -> Iterator[Chunk]:
     layout = _Layout(shape, dtype, settings, where)
     row_bytes = dtype.itemsize * math.prod(shape[1:])
+    first, last = settings.rows or (0, layout.n_rows)
+    if first:
+        stream.seek(first * row_bytes, os.SEEK_CUR)
     step = settings.rows_at_once(layout.n_columns)
-    for start in range(0, layout.n_rows, step):
-        n_rows = min(step, layout.n_rows - start)
+    for start in range(first, last, step):
+        n_rows = min(step, last - start)
         data = _read_exactly(stream, n_rows * row_bytes)
         if len(data) < n_rows * row_bytes:
             complete = start + len(data) // row_bytes

@@ -5,6 +5,8 @@ import importlib
 import re
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from glob import has_magic
 from pathlib import Path, PurePosixPath
@@ -23,6 +25,38 @@ def is_address(source: object) -> bool:
 
 def fetch(source: object) -> list[Path]:
     """Copy what an address names, a file, a pattern or a folder, to a place that is removed at the end."""
+    with _reading(source) as (system, paths):
+        return [_copy(system, path) for path in paths]
+
+
+def listed(source: object) -> list[str]:
+    """Return the addresses of the files that an address names: a file, a pattern or a folder."""
+    with _reading(source) as (system, paths):
+        return [str(system.unstrip_protocol(path)) for path in paths]
+
+
+def mark_of(source: str) -> str:
+    """Return what changes when a file elsewhere does, as its file system tells it."""
+    with _reading(source) as (system, paths):
+        return str(system.ukey(paths[0]))
+
+
+@contextmanager
+def copied(source: str) -> Iterator[Path]:
+    """Yield where a file can be read: a copy of what an address names, which is removed afterwards."""
+    if not is_address(source):
+        yield Path(source)
+        return
+    (path,) = fetch(source)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path.parent, ignore_errors=True)
+
+
+@contextmanager
+def _reading(source: object) -> Iterator[tuple[Any, list[str]]]:
+    """Yield the file system of an address and the paths that it names; what goes wrong is a DataError."""
     found = _ADDRESS.fullmatch(str(source))
     assert found is not None
     scheme, rest = found.groups()
@@ -35,12 +69,13 @@ def fetch(source: object) -> list[Path]:
             paths = sorted(system.glob(path))
         elif system.isdir(path):
             paths = sorted(p for p in system.find(path) if not PurePosixPath(p).name.startswith("."))
-        copies = [_copy(system, str(one)) for one in paths]
+        if not paths:
+            raise DataError(f"{address}: no file is there")
+        yield system, list(map(str, paths))
+    except DataError:
+        raise
     except (OSError, ValueError, ImportError) as error:
         raise DataError(f"{address}: cannot be read ({error!s:.200})") from error
-    if not copies:
-        raise DataError(f"{address}: no file is there")
-    return copies
 
 
 def _copy(system: Any, path: str) -> Path:
