@@ -141,7 +141,7 @@ def test_a_strange_newborn_is_not_taken_along_by_another():
 def test_a_newborn_must_lie_among_the_rows_of_an_old_cluster():
     """What would join a new one only touches an old one."""
     edges, sizes = edges_of([100.0, 20.0], {(0, 1): 5.0}), sizes_of(100, 20)
-    threshold = float(mixing(edges)[0, 1]) / 2
+    threshold = float(mixing(edges)[0, 1]) / AMONG_OLD**0.5
     assert join_components(edges, sizes, threshold).tolist() == [0, 0]
     assert join_components(edges, sizes, threshold, n_old=1).tolist() == [0, 1]
 

@@ -403,7 +403,8 @@ def test_evidence_per_cluster():
     assert settings.weight(10**4, 5, 0) == settings.weight(10**4, 5, MANY_CLUSTERS)
     assert settings.weight(20, 5, 1) == 1.0  # never more than there is
     shared = FitSettings(evidence_per_cluster=30.0, most_weight=0.3)  # each tells of its neighbours too
-    assert shared.weight(20, 5, 1) == 0.3
+    assert shared.weight(200, 5, 7) == 0.3
+    assert shared.weight(50, 5, 7) == pytest.approx(30 / 50)  # but all of them as one cluster at least
     assert shared.weight(10**4, 5, 7) == settings.weight(10**4, 5, 7)
     assert replace(shared, max_evidence=1000.0).weight(500, 2, 1) == 1.0  # as much as was asked for
     assert FitSettings(evidence_per_cluster=30.0, max_evidence=1000.0).weight(4000, 2, 1) == 0.25

@@ -65,7 +65,8 @@ class FitSettings:
             larger = max(1.0, n_features(n_dims) / n_features(FEW_DIMS))
             many = n_components or MANY_CLUSTERS
             allowed = self.evidence_per_cluster * larger * min(many, math.sqrt(many * MANY_CLUSTERS))
-            allowed = min(allowed, self.most_weight * n_rows)
+            # All rows together count at least as one cluster does.
+            allowed = min(allowed, max(self.evidence_per_cluster * larger, self.most_weight * n_rows))
         else:
             allowed = default_evidence(n_dims, n_components)
         return min(1.0, allowed / n_rows)
