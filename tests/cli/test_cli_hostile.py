@@ -113,7 +113,7 @@ def test_no_error_lets_names_reach_the_terminal(model, tmp_path):
         (2, "rename", model, 0, NO_UTF8),
         (2, "rollback", model, 1, "--note", NO_UTF8),
         (3, "predict", model, tmp_path / f"{wrong}.npy"),
-        (2, "predict", model, one, "-o", tmp_path / wrong),
+        (2, "predict", model, one, "-o", tmp_path / f"{wrong}.txt"),
         (2, "predict", model, one, "-o", tmp_path / wrong / "x.csv"),
         (4, "clusters", tmp_path / wrong),
         (4, "check", tmp_path / wrong),

@@ -94,7 +94,7 @@ def test_what_was_tampered_with_is_refused(model, tmp_path):
 
 
 def test_merged_clusters_share_their_columns(days, quick_module):
-    learner = DBULL(**QUICK).fit(days[0])
+    learner = DBULL(**QUICK, resolution=2.0).fit(days[0])
     assert learner.n_clusters_ == 2
     before = column_profiles(learner)[1]
     ((one,), (other,)) = before[0], before[1]

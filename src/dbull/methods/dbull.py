@@ -270,7 +270,7 @@ class DBULL(LearnedClusters, BaseEstimator):
         with unchanged_on_failure(self):
             for name in ("exemplars_", "map_"):
                 self.__dict__.pop(name, None)
-            if is_source(X):
+            if is_source(X) and not self._is_text(X):
                 learn_source(self, X, keys, first=True)
                 return self
             rows = self._checked(X, first=True)
@@ -288,7 +288,7 @@ class DBULL(LearnedClusters, BaseEstimator):
         X, keys = with_keys(X, keys)
         with unchanged_on_failure(self):
             first = not hasattr(self, "state_")
-            if is_source(X):
+            if is_source(X) and not self._is_text(X):
                 learn_source(self, X, keys, first)
                 return self
             if not first and hasattr(self, "text_reader_"):
@@ -296,6 +296,10 @@ class DBULL(LearnedClusters, BaseEstimator):
             rows = self._checked(X, first)
             self._learn(self._fresh(rows).state if first else self.state_, rows, X, keys)
         return self
+
+    def _is_text(self, X: Rows) -> bool:
+        """Tell a text that was given in place of a list of texts from the name of a file."""
+        return self.kind == "text" and isinstance(X, str)
 
     def pretrain(self, X: Rows, y: object = None) -> DBULL:
         """Train the networks on unlabelled rows of the domain before the stream; no cluster is learned.
