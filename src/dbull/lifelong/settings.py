@@ -22,7 +22,7 @@ ROUNDS, FAMILIAR_ROUNDS = 300, 50  # in which codes are laid out along the graph
 ENOUGH_ROWS = 250_000  # of a data set, from which the networks take no more steps
 FULL_ROWS = 56_000  # of a data set, from which evidence does not grow any more
 EVIDENCE_PER_CLUSTER = 40.0  # observations that a cluster counts as when structure is decided
-PLACE_WEIGHT = 0.4  # observations that a row is worth at most if neighbours decided its place with it
+PLACE_WEIGHT = 0.5  # observations that a row is worth at most if neighbours decided its place with it
 RESOLUTIONS = {"coarse": 1 / 3, "normal": 1.0, "fine": 3.0}  # times as much evidence
 
 
