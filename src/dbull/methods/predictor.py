@@ -69,7 +69,9 @@ class Predictor:
         """An answer without rows, as Dask asks for it."""
         import pandas
 
-        return pandas.DataFrame({name: np.zeros(0, kind) for name, kind in self.kinds.items()})
+        # Of one row, since what text is to pandas depends on its version.
+        example = {name: [""] if kind == "object" else np.zeros(1, kind) for name, kind in self.kinds.items()}
+        return pandas.DataFrame(example).iloc[:0]
 
     def __call__(self, rows: Any) -> Any:
         """Return the answers: for a frame of pandas a frame with its index, else a dict of columns."""
