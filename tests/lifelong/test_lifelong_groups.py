@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbull.lifelong.groups import AMONG_OLD, join_components, mixing, number_clusters
+from dbull.lifelong.groups import AMONG_OLD, LOWERED, join_components, lowered, mixing, number_clusters
 from dbull.lifelong.neighbourhood import NeighbourGraph, build_graph, edge_weights
 from dbull.lifelong.settings import GraphSettings
 
@@ -55,6 +55,37 @@ def test_the_joined_ones_go_on_as_one():
     edges, sizes = edges_of([100.0, 4.0, 100.0], {(0, 1): 4.0, (1, 2): 2.0}), sizes_of(100, 10, 100)
     assert float(mixing(edges)[1, 2]) > 0.2
     assert join_components(edges, sizes, 0.1).tolist() == [0, 0, 1]
+
+
+PIECES = edges_of([100.0] * 4, {(0, 1): 4.0, (2, 3): 4.0})  # two clusters of two pieces
+
+
+def test_pieces_are_one_where_clusters_stand_clearly_apart():
+    assert 0.03 < float(mixing(PIECES)[0, 1]) < 0.1
+    assert lowered(PIECES, 0.1) == pytest.approx(LOWERED * 0.1)
+    assert join_components(PIECES, sizes_of(9, 9, 9, 9), lowered(PIECES, 0.1)).tolist() == [0, 0, 1, 1]
+
+
+def test_clusters_that_touch_more_and_less_are_a_matter_of_degree():
+    """Each contact is at most half of the one before: there is no level at which clusters stand apart."""
+    edges = edges_of([100.0] * 5, {(0, 1): 4.0, (1, 2): 2.0, (2, 3): 1.0, (3, 4): 0.5})
+    assert lowered(edges, 0.1) == 0.1
+    assert lowered(edges_of([100.0] * 4, {(0, 1): 4.0, (1, 2): 2.0}), 0.1) < 0.1  # the last touches nothing
+
+
+def test_what_touches_old_clusters_only_says_nothing_of_new_ones():
+    """A gap is sought among new components, whose contacts with old ones are another matter."""
+    edges = edges_of([100.0] * 4, {(0, 1): 6.0, (1, 2): 2.5, (2, 3): 1.0, (0, 3): 0.6})
+    with_old = torch.zeros(5, 5, dtype=torch.float64)
+    with_old[1:, 1:] = edges
+    with_old[0, 0] = 100.0
+    assert lowered(edges, 0.1) == lowered(with_old, 0.1, n_old=1)
+
+
+def test_new_ones_join_an_old_cluster_at_a_threshold_of_its_own():
+    edges = edges_of([100.0] * 3, {(0, 1): 8.0, (1, 2): 8.0})
+    assert join_components(edges, sizes_of(9, 9, 9), 0.03, 1, among_old=0.2).tolist() == [0, 1, 1]
+    assert join_components(edges, sizes_of(9, 9, 9), 0.03, 1, among_old=0.05).tolist() == [0, 0, 0]
 
 
 def test_joining_can_bring_pairs_over_the_threshold():

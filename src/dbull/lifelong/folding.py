@@ -9,7 +9,7 @@ from torch import Tensor
 
 from dbull.ledger import ArrivalReport, Newborn
 from dbull.lifelong.codes import CodeMixture
-from dbull.lifelong.groups import join_components, mixing, number_clusters
+from dbull.lifelong.groups import AMONG_OLD, join_components, lowered, mixing, number_clusters
 from dbull.lifelong.inference import bounds_of, elbo_of
 from dbull.lifelong.neighbourhood import NeighbourGraph, edge_weights
 from dbull.lifelong.novelty import Calibration, cluster_peak, cluster_scores, cross_scores
@@ -150,7 +150,9 @@ def _place(state: LearnerState, fit: CodeMixture, arrival: Arrival, s: GraphSett
         edges = edge_weights(arrival.graph, nodes, n_nodes)
         contact = mixing(edges)[:, :n_old]
         n_least = arrival.graph.neighbours.shape[1] + 1
-        group = join_components(edges, sizes, s.join, n_old, n_least)
+        # Without a layout there are no lumps but those of the data.
+        join = lowered(edges, s.join, n_old) if state.vae.learns else s.join
+        group = join_components(edges, sizes, join, n_old, n_least, AMONG_OLD * s.join)
     numbers = number_clusters(group[node_of], fit.labels, n_old)
     n_new = max(0, int(numbers.max()) + 1 - n_old)
     given = state.ledger.ids_given

@@ -16,10 +16,12 @@ from dbull.mixture.posterior import log_evidence
 from dbull.mixture.prior import MixturePrior, adapted_prior
 from dbull.mixture.stats import SufficientStats
 
-__all__ = ["Join", "hierarchy", "join_components", "mixing", "number_clusters"]
+__all__ = ["Join", "hierarchy", "join_components", "lowered", "mixing", "number_clusters"]
 
 TINY = torch.finfo(torch.float64).tiny  # sets without edges are in contact with nothing
 AMONG_OLD = 2.0
+CLEAR_GAP = 5.0  # times less mixed, from which what is joined next stands clearly apart
+LOWERED, NO_CONTACT = 0.4, 0.02  # times the usual threshold: that where clusters stand apart; as good as none
 FINEST, BISECTIONS = 1e6, 40  # the dial is searched from 1 / FINEST to FINEST
 
 
@@ -52,8 +54,42 @@ def number_clusters(group: Tensor, labels: Tensor, n_old: int) -> Tensor:
     return torch.tensor([number.get(g, g) for g in group.tolist()])
 
 
+def lowered(edges: Tensor, threshold: float, n_old: int = 0) -> float:
+    """Return the mixing from which new components are one: a lower one where clusters stand clearly apart.
+
+    Pieces of one cluster can be mixed as little as clusters that touch are elsewhere: a layout of a thousand
+    rows of one Gaussian has lumps, mixed .03 to .15. But where joining goes on and the next pair is
+    `CLEAR_GAP` times less mixed than any before, there is a level at which clusters stand apart, and what
+    touches more than that is within them. Without such a gap, clusters are a matter of degree.
+    """
+    edges, n = edges.clone(), len(edges)
+    heights = [threshold]
+    for _ in range(n_old, n - 1):
+        mixed = mixing(edges)
+        mixed[:n_old] = mixed[:, :n_old] = 0.0
+        best = int(mixed.argmax())
+        heights.append(min(heights[-1], float(mixed.flatten()[best])))
+        _join(edges, *sorted((best // n, best % n)))
+    lowest = NO_CONTACT * threshold
+    ends = torch.tensor([*heights, 0.0], dtype=torch.float64).clamp_min(lowest)
+    clear = bool((ends[:-1] >= CLEAR_GAP * ends[1:]).any())
+    return LOWERED * threshold if clear else threshold
+
+
+def _join(edges: Tensor, a: int, b: int) -> None:
+    """Let component `a` have the edges of `b`, in place."""
+    edges[a] += edges[b]
+    edges[:, a] += edges[:, b]
+    edges[b] = edges[:, b] = 0.0
+
+
 def join_components(
-    edges: Tensor, sizes: Tensor, threshold: float, n_old: int = 0, n_least: int = 0
+    edges: Tensor,
+    sizes: Tensor,
+    threshold: float,
+    n_old: int = 0,
+    n_least: int = 0,
+    among_old: float | None = None,
 ) -> Tensor:
     """Return the group of each component, (K,), numbered from 0 in the order of their first members.
 
@@ -61,7 +97,8 @@ def join_components(
     `threshold`. New ones of fewer than `n_least` rows are too few to stand: they go with the new one that
     they touch most, if any. The first `n_old` are old clusters, which are never joined with each other and
     keep their numbers. A new cluster that only touches an old one stays apart: an old cluster is replayed in
-    all its parts, so its own rows lie among replayed ones, mixed `AMONG_OLD` times as much at least.
+    all its parts, so its own rows lie among replayed ones, mixed `among_old` at least (`AMONG_OLD` times the
+    threshold, if nothing is said).
 
     Parameters
     ----------
@@ -75,10 +112,11 @@ def join_components(
     group = torch.arange(n)
     old = group < n_old
     forbidden = old[:, None] & old[None, :]
+    times = AMONG_OLD if among_old is None else among_old / threshold
     for _ in range(n - 1):
         mixed = mixing(edges).masked_fill(forbidden, 0.0)
-        mixed[:n_old] /= AMONG_OLD
-        mixed[:, :n_old] /= AMONG_OLD
+        mixed[:n_old] /= times
+        mixed[:, :n_old] /= times
         if float(mixed.max()) < threshold:
             small = ~old & (sizes < n_least)
             mixed[old] = mixed[:, old] = 0.0
@@ -87,9 +125,7 @@ def join_components(
         a, b = sorted((best // n, best % n))
         if float(mixed[a, b]) <= 0.0:
             break
-        edges[a] += edges[b]
-        edges[:, a] += edges[:, b]
-        edges[b] = edges[:, b] = 0.0
+        _join(edges, a, b)
         sizes[a] += sizes[b]
         sizes[b] = 0.0
         group[group == b] = a
