@@ -20,8 +20,8 @@ __all__ = ["Join", "hierarchy", "join_components", "lowered", "mixing", "number_
 
 TINY = torch.finfo(torch.float64).tiny  # sets without edges are in contact with nothing
 AMONG_OLD = 2.0
-CLEAR_GAP = 5.0  # times less mixed, from which what is joined next stands clearly apart
-LOWERED, NO_CONTACT = 0.4, 0.02  # times the usual threshold: that where clusters stand apart; as good as none
+CLEAR_GAP = 10.0  # times less mixed, from which what is joined next stands clearly apart
+LOWERED, NO_CONTACT = 0.4, 0.01  # times the usual threshold: that where clusters stand apart; as good as none
 FINEST, BISECTIONS = 1e6, 40  # the dial is searched from 1 / FINEST to FINEST
 
 
