@@ -50,7 +50,7 @@ def on_meta(monkeypatch):
         return draw
 
     monkeypatch.setattr(module, "generator_on", lambda place, seed: Unseeded())
-    for name in ("rand", "randn", "randperm"):
+    for name in ("rand", "randn", "randint", "randperm"):
         monkeypatch.setattr(torch, name, unseeded(getattr(torch, name)))
     read = []
     monkeypatch.setattr(
@@ -111,7 +111,7 @@ def test_a_step_neither_waits_nor_fetches(places, joint, augment, on_meta, monke
     (told, sizes), *more = on_meta
     assert not more
     assert len(before) == len(told) == 4
-    assert sizes == [25, 25, 25, 5]
+    assert sizes == [20, 20, 20, 20]
     assert {one.device.type for one in told} == {"meta"}
 
 

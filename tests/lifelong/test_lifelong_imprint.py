@@ -192,14 +192,14 @@ def test_few_rows_keep_a_mean_and_lend_a_shape(n_rows):
     shape = pooled_shape(crowd, torch.arange(60) % 2, 3)
     few = 4.0 + 0.1 * torch.randn(n_rows, 5, generator=generator)
     for rows in (few, few.repeat(30, 1)):  # copies are no more rows
-        kept = private_imprint_of(rows, 3, shape)
+        kept = private_imprint_of(rows, 3, lambda: shape)
         assert torch.equal(kept.mean, rows.mean(0))
         assert torch.equal(kept.factor, shape.factor)
         assert torch.equal(kept.leftover, shape.leftover)
-    many = private_imprint_of(crowd, 3, shape)
+    many = private_imprint_of(crowd, 3, lambda: shape)
     assert not torch.equal(many.factor, shape.factor)
     # What few rows add to others is their number and their mean.
-    both = pooled(many, private_imprint_of(few, 3, shape), 3)
+    both = pooled(many, private_imprint_of(few, 3, lambda: shape), 3)
     assert torch.equal(both.factor, many.factor)
     assert torch.equal(both.leftover, many.leftover)
     torch.testing.assert_close(both.mean, torch.cat([crowd, few]).mean(0))

@@ -86,21 +86,23 @@ def _with_the_order_of_several(model, rows):
 @pytest.mark.parametrize("n_rows", [1, 2, 3, 4, 10, 11])
 def test_parts_are_the_batch_and_count_as_much(n_rows):
     rows = torch.arange(n_rows)
-    parts = [Processes(rank, 3).part(rows) for rank in range(3)]
+    n_first = n_rows // 2
+    parts = [Processes(rank, 3).part(rows, n_first) for rank in range(3)]
+    assert all(mine[:n].tolist() == mine[mine < n_first].tolist() for mine, n, _ in parts)
     if n_rows < 3:
-        assert all(torch.equal(mine, rows) and share == 1.0 for mine, share in parts)
+        assert all(torch.equal(mine, rows) and share == 1.0 for mine, _, share in parts)
         return
-    assert torch.cat([mine for mine, _ in parts]).sort().values.tolist() == rows.tolist()
+    assert torch.cat([mine for mine, _, _ in parts]).sort().values.tolist() == rows.tolist()
     # Means of parts, weighted, have the mean of the batch as their mean.
     values = torch.randn(n_rows, generator=torch.Generator().manual_seed(0))
-    mean = sum(share * float(values[mine].mean()) for mine, share in parts) / 3
+    mean = sum(share * float(values[mine].mean()) for mine, _, share in parts) / 3
     assert mean == pytest.approx(float(values.mean()), abs=1e-6)
 
 
 def test_one_process_is_alone():
     assert processes_here() == Processes(0, 1)
-    mine, share = processes_here().part(torch.arange(5))
-    assert (mine.tolist(), share) == ([0, 1, 2, 3, 4], 1.0)
+    mine, n_first, share = processes_here().part(torch.arange(5), 2)
+    assert (mine.tolist(), n_first, share) == ([0, 1, 2, 3, 4], 2, 1.0)
 
 
 def test_without_torchrun(monkeypatch):

@@ -3,6 +3,7 @@
 import copy
 import math
 from dataclasses import dataclass, replace
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -250,7 +251,7 @@ def _imprint(imprints: dict[int, Imprint], rows: _Rows, counted: Tensor, ids: tu
     """Add the rows of each component to its imprint."""
     if not bool(counted.any()):
         return
-    shape = pooled_shape(rows.inputs[counted], rows.components[counted], IMPRINT_RANK)
+    shape = cache(lambda: pooled_shape(rows.inputs[counted], rows.components[counted], IMPRINT_RANK))
     for k, component_id in enumerate(ids):
         members = rows.inputs[(rows.components == k) & counted]
         if len(members):

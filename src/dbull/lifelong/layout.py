@@ -19,15 +19,14 @@ from torch import Tensor
 from dbull.lifelong.neighbourhood import (
     N_OPPONENTS,
     N_REPELLED,
-    SOFTENING,
+    PUSHED_ROWS,
     STEP,
-    STRONGEST,
     NeighbourGraph,
+    push,
 )
 from dbull.threads import mapped
 
 CHUNK_ROWS = 8192  # moved at once
-PUSHED_ROWS = 2048  # pushed at once: what is made of them stays in the cache
 TICKETS = 1 << 16  # of an edge of weight 1
 
 
@@ -76,8 +75,8 @@ def _moved(
     numbers = np.random.Generator(np.random.SFC64([*seed, chunk[0]]))
     mine = codes[:, slice(*chunk)]
     pull, n_drawn = _pull(edges, codes, chunk, numbers)
-    push = torch.cat([_push(part, opponents) for part in mine.T.split(PUSHED_ROWS)]).T
-    return mine + step * (push * (N_REPELLED / N_OPPONENTS * n_drawn) - pull)
+    apart = torch.cat([push(part, opponents) for part in mine.T.split(PUSHED_ROWS)]).T
+    return mine + step * (apart * (N_REPELLED / N_OPPONENTS * n_drawn) - pull)
 
 
 def _pull(
@@ -93,12 +92,3 @@ def _pull(
     away = codes[:, slice(*chunk)].index_select(1, mine) - codes.index_select(1, others)
     away *= 2 / (1 + away.square().sum(0))
     return codes.new_zeros(len(codes), len(n_drawn)).index_add_(1, mine, away), n_drawn
-
-
-def _push(codes: Tensor, opponents: Tensor) -> Tensor:
-    """Return how far rows (n, D) are pushed by all opponents (m, D) together, (n, D)."""
-    squared = codes.square().sum(1, keepdim=True) + opponents.square().sum(1)
-    squared = squared.addmm_(codes, opponents.T, alpha=-2).clamp_min_(0.0)
-    push = (squared + SOFTENING).mul_(squared + 1).reciprocal_().mul_(2)
-    push = torch.minimum(push, squared.sqrt_().add_(SOFTENING).reciprocal_().mul_(STRONGEST))
-    return codes * push.sum(1, keepdim=True) - push @ opponents

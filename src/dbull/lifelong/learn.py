@@ -142,25 +142,24 @@ def learn(
             for n_th in range(1, FRESH_SEARCHES + 1):
                 fit = search.afresh(fit, points, 0.0, n_th)
         yield _progress(clock, "search", fit)
+    order = torch.cat([near, parts.far, parts.near[copies]])
+    codes, var = encode_rows(state.vae, _taken(all_inputs, order))
+    points = Points.from_rows(codes, var if s.use_encoder_variance and learns else None)
     if graph is not None and s.graph.join > 0:
-        codes, var = encode_rows(state.vae, inputs)
-        near_points = Points.from_rows(codes, var if s.use_encoder_variance and learns else None)
+        near_points = points.between(0, len(inputs))
         least = graph.neighbours.shape[1] + 1  # fewer cannot but know somebody else
         fit = fit.apart(islands_of(graph, data.inputs, least)[: len(inputs)], least, near_points)
         if learns:
-            replayed = encode_rows(state.vae, data.inputs[len(inputs) :])[0]
-            graph = graph.among(torch.cat([codes, replayed]) if data.places is None else data.places)
+            places = encode_rows(state.vae, data.inputs)[0] if data.places is None else data.places
+            graph = graph.among(places)
 
     # done: far rows are searched apart and all is folded in
-    order = torch.cat([near, parts.far, parts.near[copies]])
-    codes, var = encode_rows(state.vae, _taken(all_inputs, order))
     if far_memory.n_components or len(parts.far):
         apart = CodeMixture.of_past(far_memory, fit.prior)
         if past is not None and s.past.carry and learns:
             apart = apart.carried(past.ids, past.carried(state.vae))
         far_codes = codes[len(inputs) : len(inputs) + len(parts.far)]
         fit = fit.joined(search(apart, Points.from_rows(far_codes)) if len(far_codes) else apart)
-    points = Points.from_rows(codes, var if s.use_encoder_variance and learns else None)
     fit = fit.with_copies(of, points).without_unchosen(points)
     arrival = Arrival(
         _taken(all_values, order),

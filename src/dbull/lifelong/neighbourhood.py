@@ -27,11 +27,13 @@ if TYPE_CHECKING:
 CHUNK_NUMBERS = 1 << 25  # distances in memory at once
 PIECE_ROWS = 1 << 16  # looked at at once, where each has many numbers
 OVERSAMPLED = 10  # more directions than asked for while they are sought
+NARROW = 1000  # inputs up to which all their products take less time than as many directions four times over
 PROJECTION_ROWS = 5000  # rows from which these directions are taken
 N_REPELLED = 5.0  # pairs pushed apart per pair drawn together, as in UMAP
 N_OPPONENTS = 64  # rows of a round that push all others; their mean stands for that of all rows
+PUSHED_ROWS = 2048  # at once: what is made of them stays in the cache
 SOFTENING = 1e-3  # keeps the push between coinciding codes finite
-STRONGEST = 4.0  # pull or push of one pair, as in UMAP
+STRONGEST = 4.0  # push of one pair, as in UMAP; no pull is as strong
 STEP = 0.25  # of a round at the start; falls to 0 linearly
 ISLAND_GAP, MOSTLY = 2.0, 0.95
 START_SPREAD = 3.0  # standard deviation of the first direction of codes that start from nothing
@@ -118,8 +120,11 @@ def leading_directions(rows: Tensor, n_dims: int, generator: torch.Generator) ->
     basis = torch.eye(rows.shape[1])
     if rows.shape[1] > n_dims + OVERSAMPLED:
         basis = torch.linalg.qr(torch.randn(rows.shape[1], n_dims + OVERSAMPLED, generator=generator)).Q
+        # Of narrow rows, once their products are made, each pass costs next to nothing.
+        products = rows.T @ rows if rows.shape[1] <= NARROW else None
         for _ in range(4):  # subspace iteration (Halko, Martinsson & Tropp 2011)
-            basis = torch.linalg.qr(rows.T @ (rows @ basis)).Q
+            moved = rows.T @ (rows @ basis) if products is None else products @ basis
+            basis = torch.linalg.qr(moved).Q
     reduced = rows @ basis
     directions: Tensor = basis @ torch.linalg.eigh(reduced.T @ reduced).eigenvectors[:, -n_dims:].flip(1)
     return directions
@@ -236,25 +241,32 @@ def lay_out(
     Each round draws pairs of neighbours by weight, pulls them together along log(1 + d^2), and pushes each of
     their rows away from others along log(1 + 1 / d^2), `N_REPELLED` times as often (UMAP, section 3.2).
     """
-    codes, n_rows = start.clone(), len(start)
+    n_rows, n_free = len(start), len(start) - n_held
+    codes = start.T.clone(memory_format=torch.contiguous_format)  # (D, N): sums over edges run along memory
     ones, others, weights = edges_of(graph)
-    free = (torch.arange(n_rows) < n_rows - n_held)[:, None]
+    moved = ones < n_free  # the earlier of two rows; an edge between rows that stay moves nothing
+    ones, others, weights = ones[moved], others[moved], weights[moved]
     for done in range(n_rounds):
-        drawn = torch.rand(len(weights), generator=generator) < weights
+        drawn = (torch.rand(len(weights), generator=generator) < weights).nonzero()[:, 0]
         one, other = ones[drawn], others[drawn]
-        away = codes[one] - codes[other]
-        pull = away.mul_(2 / (1 + away.square().sum(1, keepdim=True))).clamp_(-STRONGEST, STRONGEST)
-        move = torch.zeros_like(codes).index_add_(0, other, pull).index_add_(0, one, pull, alpha=-1)
-        n_drawn = torch.bincount(torch.cat([one, other]), minlength=n_rows)
-        opponents = codes[torch.randint(n_rows, (N_OPPONENTS,), generator=generator)]
-        squared = codes.square().sum(1, keepdim=True) + opponents.square().sum(1)
-        squared = squared.addmm_(codes, opponents.T, alpha=-2).clamp_min_(0.0)
-        push = 2 / ((SOFTENING + squared) * (1 + squared))
-        push = torch.minimum(push, STRONGEST / (squared.sqrt() + SOFTENING))
-        apart = codes * push.sum(1, keepdim=True) - push @ opponents
-        move += apart * (N_REPELLED / N_OPPONENTS * n_drawn)[:, None]
-        codes += torch.where(free, STEP * (1 - done / n_rounds) * move, 0.0)
-    return codes
+        pull = codes.index_select(1, one) - codes.index_select(1, other)
+        pull *= 2 / (1 + pull.square().sum(0))
+        move = torch.zeros_like(codes).index_add_(1, other, pull).index_add_(1, one, pull, alpha=-1)
+        n_drawn = torch.bincount(torch.cat([one, other]), minlength=n_rows)[:n_free]
+        opponents = codes[:, torch.randint(n_rows, (N_OPPONENTS,), generator=generator)].T
+        apart = torch.cat([push(part, opponents) for part in codes[:, :n_free].T.split(PUSHED_ROWS)]).T
+        move = move[:, :n_free] + apart * (N_REPELLED / N_OPPONENTS * n_drawn)
+        codes[:, :n_free] += STEP * (1 - done / n_rounds) * move
+    return codes.T.contiguous()
+
+
+def push(codes: Tensor, opponents: Tensor) -> Tensor:
+    """Return how far rows (n, D) are pushed by all opponents (m, D) together, (n, D)."""
+    squared = codes.square().sum(1, keepdim=True) + opponents.square().sum(1)
+    squared = squared.addmm_(codes, opponents.T, alpha=-2).clamp_min_(0.0)
+    strength = (squared + SOFTENING).mul_(squared + 1).reciprocal_().mul_(2)
+    strength = torch.minimum(strength, squared.sqrt_().add_(SOFTENING).reciprocal_().mul_(STRONGEST))
+    return codes * strength.sum(1, keepdim=True) - strength @ opponents
 
 
 def edge_weights(graph: NeighbourGraph, labels: Tensor, n_labels: int) -> Tensor:

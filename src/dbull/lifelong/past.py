@@ -17,6 +17,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -71,10 +72,10 @@ def imprint_of(inputs: Tensor, rank: int) -> Imprint:
     return packed(float(len(inputs)), mean, spread, spread.square().sum(0), rank)
 
 
-def private_imprint_of(inputs: Tensor, rank: int, shape: Imprint) -> Imprint:
+def private_imprint_of(inputs: Tensor, rank: int, shape: Callable[[], Imprint]) -> Imprint:
     """Return the imprint of rows (N, d) as it is kept: few rows get a `shape` that is not theirs alone."""
     if not _enough_rows(inputs):
-        return Imprint(float(len(inputs)), inputs.mean(0), shape.factor, shape.leftover)
+        return Imprint(float(len(inputs)), inputs.mean(0), shape().factor, shape().leftover)
     return imprint_of(inputs, rank)
 
 

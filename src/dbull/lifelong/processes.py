@@ -27,15 +27,15 @@ class Processes:
     rank: int = 0
     size: int = 1
 
-    def part(self, rows: Tensor) -> tuple[Tensor, float]:
-        """Return the part of a batch that is learned here, and how much it counts among all parts.
+    def part(self, rows: Tensor, n_first: int) -> tuple[Tensor, int, float]:
+        """Return the part of a batch that is learned here, how many of its first rows, and its weight.
 
         Of too few rows for all, each learns all.
         """
         if len(rows) < self.size:
-            return rows, 1.0
-        mine = rows[self.rank :: self.size]
-        return mine, len(mine) * self.size / len(rows)
+            return rows, n_first, 1.0
+        mine = slice(self.rank, None, self.size)
+        return rows[mine], len(range(n_first)[mine]), len(rows[mine]) * self.size / len(rows)
 
     def average(self, parameters: Sequence[Tensor]) -> None:
         """Put the mean of the gradients of all processes in place of each one's own."""

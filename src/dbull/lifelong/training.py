@@ -16,7 +16,7 @@ from dbull.lifelong.objective import FrozenMixture, row_terms
 from dbull.lifelong.past import Replay
 from dbull.lifelong.processes import MOST_SEED, processes_here
 from dbull.lifelong.settings import Schedule, TrainingSettings
-from dbull.lifelong.training_rows import TrainingRows, generator_on
+from dbull.lifelong.training_rows import TrainingRows, generator_on, random_bytes
 from dbull.mixture.moves import MoveRecord
 from dbull.nets.adam import Adam
 from dbull.nets.augment import Augmentation, ImageShifts, MaskingNoise
@@ -25,6 +25,7 @@ from dbull.nets.pretrain import stacked_denoising
 from dbull.nets.vae import VAE
 
 DECODED_PART = 4  # every so many rows of a batch train the decoder while codes are laid out
+KEPT_EPOCHS = 2  # for which replayed rows stay before others are drawn
 OURS = (ImageShifts, MaskingNoise)  # augmentations that draw where the rows are
 FINAL_RATE = 0.1  # learning rate at the end of a stage, as a share of that at its start
 
@@ -82,6 +83,7 @@ class Trainer:
             self.order = generator_on(self.place, seed)
             self.draws = generator_on(self.place, seed + 1 + self.processes.rank)
         self.n_steps = -(-len(rows.values) // self.batch_size)
+        self.n_epochs = 0
         self.drawn: Replay | None = None  # replayed rows of this epoch
         # One optimiser for the whole life of the data set in memory.
         self.optimiser = Adam(vae.parameters(), learning_rate=1e-3)
@@ -137,21 +139,23 @@ class Trainer:
             Of the clean rows, (N + R, K); None takes those of the input as it is shown.
         """
         started = perf_counter()
-        # What is drawn anew each time holds the encoder wherever rows of the past may have been.
-        self.drawn = None
-        if self.rows.redraw is not None and self.rows.places is not None and mixture is None:
-            self.drawn = self.rows.redraw()
-        if self.drawn is not None:
-            inputs, codes = (part.to(self.place) for part in (self.drawn.inputs, self.drawn.codes))
-            self.drawn = replace(self.drawn, inputs=inputs, codes=codes)
+        # What is drawn anew time and again holds the encoder wherever rows of the past may have been.
+        anew = self.rows.redraw is not None and self.rows.places is not None and mixture is None
+        if not anew or self.n_epochs % KEPT_EPOCHS == 0:
+            self.drawn = self.rows.redraw() if anew and self.rows.redraw is not None else None
+            if self.drawn is not None:
+                inputs, codes = (part.to(self.place) for part in (self.drawn.inputs, self.drawn.codes))
+                self.drawn = replace(self.drawn, inputs=inputs, codes=codes)
+        self.n_epochs += 1
         if responsibilities is not None:
             responsibilities = responsibilities.to(self.place)
         self.vae.train()
         told, sizes = [], []
-        for step, batch in enumerate(self.batches(self.order)):
-            rows, share = self.processes.part(batch)
+        for step, (batch, n_present) in enumerate(self._batches(self.order)):
+            rows, n_present, share = self.processes.part(batch, n_present)
             self.optimiser.learning_rate = learning_rate(step / self.n_steps)
-            terms = self._terms(rows, mixture, None if responsibilities is None else responsibilities[rows])
+            shares = None if responsibilities is None else responsibilities[rows]
+            terms = self._terms(rows, n_present, mixture, shares)
             loss = self._loss(terms)
             if self.device.type == "cpu":
                 self._check(loss, terms, step)
@@ -184,9 +188,22 @@ class Trainer:
 
     def batches(self, generator: torch.Generator | None = None) -> Iterator[Tensor]:
         """Yield the row numbers of one epoch, batch by batch, in a new random order."""
-        order = generator or self.generator
-        n_rows = len(self.rows.values)
-        yield from torch.randperm(n_rows, generator=order, device=order.device).split(self.batch_size)
+        yield from (rows for rows, _ in self._batches(generator or self.generator))
+
+    def _batches(self, order: torch.Generator) -> Iterator[tuple[Tensor, int]]:
+        """Yield the row numbers of each batch of an epoch, and how many of them, the first, are in memory.
+
+        Each batch has its share of the replayed rows: which those are is known without looking at numbers,
+        for which the CPU would have to wait if they are on a device.
+        """
+        n_present, n_replayed = self.rows.n_present, len(self.rows.kept_codes)
+        present = torch.randperm(n_present, generator=order, device=order.device)
+        if n_replayed == 0:
+            yield from ((rows, len(rows)) for rows in present.split(self.batch_size))
+            return
+        replayed = n_present + torch.randperm(n_replayed, generator=order, device=order.device)
+        parts = (kind.tensor_split(self.n_steps) for kind in (present, replayed))
+        yield from ((torch.cat([here, past]), len(here)) for here, past in zip(*parts, strict=True))
 
     def noise(self, *shape: int) -> Tensor:
         """Draw standard normal numbers."""
@@ -204,11 +221,13 @@ class Trainer:
         may_change = (rows < self.rows.augmented)[:, None]
         return torch.where(may_change, changed, shown), torch.where(may_change, view.inputs(changed), inputs)
 
-    def _terms(self, rows: Tensor, mixture: FrozenMixture | None, responsibilities: Tensor | None) -> Tensor:
+    def _terms(
+        self, rows: Tensor, n_present: int, mixture: FrozenMixture | None, responsibilities: Tensor | None
+    ) -> Tensor:
         """Return the batch means of the terms, in the order of `EpochTerms`, (5,)."""
         vae, places = self.vae, self.here.places
         if mixture is None and places is not None:
-            return self._terms_of_places(rows, places)
+            return self._terms_of_places(rows, n_present, places)
         shown, inputs = (part.to(self.device) for part in self.shown(rows))
         if mixture is None:
             mean = vae.encode_mean(inputs)
@@ -221,9 +240,10 @@ class Trainer:
                 responsibilities = responsibilities.to(self.device)
             row = row_terms(vae, mixture, shown, (mean, log_var), noise, responsibilities)
             terms = [row.reconstruction.mean(), row.log_prior.mean(), row.entropy.mean()]
-        return torch.stack([*terms, *self._misplaced(rows, mean, None if places is None else places[rows])])
+        placed = None if places is None else places[rows]
+        return torch.stack([*terms, *self._misplaced(rows, n_present, mean, placed)])
 
-    def _terms_of_places(self, rows: Tensor, all_places: Tensor) -> Tensor:
+    def _terms_of_places(self, rows: Tensor, n_present: int, all_places: Tensor) -> Tensor:
         """Return the terms where the graph says where codes belong.
 
         Rows in memory are shown with a part of their inputs, any of them, taken from a neighbour: rows that
@@ -234,50 +254,42 @@ class Trainer:
         """
         data, numbers = self.here, self.draws
         assert data.graph is not None
-        neighbour = data.graph.draw(rows, numbers)
-        part = torch.rand(len(rows), 1, generator=numbers, device=numbers.device)
-        shown, inputs = self.shown(rows)
-        crossed = torch.rand(inputs.shape, generator=numbers, device=numbers.device) < part
+        past = rows[n_present:] - data.n_present  # which of the replayed rows
+        here = rows if self.drawn is None else rows[:n_present]
+        neighbour = data.graph.draw(here, numbers)
+        part = torch.rand(len(here), 1, generator=numbers, device=numbers.device)
+        n_decoded, n_known = -(-n_present // DECODED_PART), -(-len(past) // DECODED_PART)
+        if self.augment is None:
+            shown, inputs = data.values[here[:n_decoded]], data.inputs[here]
+        else:
+            shown, inputs = self.shown(here)
+        crossed = random_bytes(inputs.shape, numbers) < (256 * part).to(torch.uint8)
         inputs = torch.where(crossed, data.inputs[neighbour], inputs)
-        places = torch.lerp(all_places[rows], all_places[neighbour], part)
-        n_decoded = -(-len(rows) // DECODED_PART)
-        values = torch.lerp(shown[:n_decoded], data.values[neighbour[:n_decoded]], part[:n_decoded])
-        replayed, index = self._replayed(rows)
+        places = torch.lerp(all_places[here], all_places[neighbour], part)
         if self.drawn is not None:
-            inputs = torch.where(replayed, self.drawn.inputs[index], inputs)
-            places = torch.where(replayed, self.drawn.codes[index], places)
+            inputs = torch.cat([inputs, self.drawn.inputs[past]])
+            places = torch.cat([places, self.drawn.codes[past]])
         mean = self.vae.encode_mean(inputs.to(self.device))
 
-        codes = mean[:n_decoded].detach()
-        if len(data.kept_codes):
-            known, kept = replayed[:n_decoded], data.kept_codes[index[:n_decoded]].to(self.device)
-            values = torch.where(known, data.values[rows[:n_decoded]], values)
-            codes = torch.where(known.to(self.device), kept, codes)
-        described = self.vae.likelihood.log_prob(self.vae.decode(codes), values.to(self.device)).mean()
+        values = torch.lerp(shown[:n_decoded], data.values[neighbour[:n_decoded]], part[:n_decoded])
+        values = torch.cat([values, data.values[rows[n_present:][:n_known]]]).to(self.device)
+        codes = torch.cat([mean[:n_decoded].detach(), data.kept_codes[past[:n_known]].to(self.device)])
+        described = self.vae.likelihood.log_prob(self.vae.decode(codes), values).mean()
         nothing = described.new_zeros(())
-        return torch.stack([described, nothing, nothing, *self._misplaced(rows, mean, places)])
+        return torch.stack([described, nothing, nothing, *self._misplaced(rows, n_present, mean, places)])
 
-    def _replayed(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Return which rows are replayed, (n, 1), and which of the replayed ones, (n,); any for the others.
-
-        Rows are told apart without a count of them, for which the CPU would have to wait.
-        """
-        index = rows - self.here.n_present
-        return index[:, None] >= 0, index.clamp(min=0)
-
-    def _misplaced(self, rows: Tensor, mean: Tensor, places: Tensor | None) -> tuple[Tensor, Tensor]:
+    def _misplaced(
+        self, rows: Tensor, n_present: int, mean: Tensor, places: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         """Return how far codes are from where they belong: rows in memory, replayed ones; over all rows."""
-        replayed, index = self._replayed(rows)
-        replayed = replayed.to(self.device)
         if places is None:
-            if not self.settings.consistency or not len(self.here.kept_codes):
-                nothing = mean.new_zeros(())
+            nothing = mean.new_zeros(())
+            if not self.settings.consistency or n_present == len(rows):
                 return nothing, nothing
-            places = torch.where(replayed, self.here.kept_codes[index].to(self.device), mean.detach())
-        # Like the kernel of the graph, it does not let a few that cannot be placed outweigh all others.
-        apart = torch.log1p((mean - places.to(self.device)).square().sum(1))
-        of_past = torch.where(replayed[:, 0], apart, 0.0).sum() / len(rows)
-        return apart.mean() - of_past, of_past
+            kept = self.here.kept_codes[rows[n_present:] - self.here.n_present]
+            return nothing, _apart(mean[n_present:], kept.to(self.device)).sum() / len(rows)
+        apart = _apart(mean, places.to(self.device))
+        return apart[:n_present].sum() / len(rows), apart[n_present:].sum() / len(rows)
 
     def _check(self, loss: Tensor, terms: Tensor, step: int) -> None:
         """Refuse a loss that left the range of numbers, and say which term did."""
@@ -289,6 +301,14 @@ class Trainer:
             f"the network loss is not finite ({', '.join(bad) or 'sum'} term, step {step} of the epoch). "
             "Lower learning_rate, or look for extreme values in the data."
         )
+
+
+def _apart(codes: Tensor, places: Tensor) -> Tensor:
+    """Return how far codes (N, D) are from their places, (N,).
+
+    Like the kernel of the graph, it does not let a few that cannot be placed outweigh all others.
+    """
+    return torch.log1p((codes - places).square().sum(1))
 
 
 @dataclass(frozen=True)

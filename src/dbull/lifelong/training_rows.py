@@ -84,3 +84,10 @@ def free_memory(device: torch.device) -> float:
 def generator_on(place: torch.device, seed: int) -> torch.Generator:
     """Return random numbers that are made where they are needed."""
     return torch.Generator(place).manual_seed(seed)
+
+
+def random_bytes(shape: torch.Size, generator: torch.Generator) -> Tensor:
+    """Draw a byte for each number of a matrix: a quarter of the time that as many fractions take."""
+    words = -(-shape.numel() // 8)
+    drawn = torch.randint(-(2**63), 2**63 - 1, (words,), generator=generator, device=generator.device)
+    return drawn.view(torch.uint8)[: shape.numel()].view(shape)

@@ -342,8 +342,9 @@ class DBULL(LearnedClusters, BaseEstimator):
         self._adopt(state)
         told = self.n_data_sets_, report.n_rows, report.n_clusters, list(report.born)
         _log.info("data set %d: %d rows, %d clusters, new: %s", *told)
-        self.labels_ = self._ids(self._encode(rows))
-        self.exemplars_ = exemplars.added(getattr(self, "exemplars_", {}), self, rows, named)
+        codes = self._encode(rows)
+        self.labels_ = self._ids(codes)
+        self.exemplars_ = exemplars.added(getattr(self, "exemplars_", {}), self, rows, codes, named)
         self.map_ = lay_out(state, getattr(self, "map_", None))
         self.report_ = report
         self.elbo_ = report.elbo if math.isfinite(report.elbo) else math.nan

@@ -60,14 +60,16 @@ def nearest_rows(
     if not state.imprints or not state.imprints.keys() >= set(state.memory.ids):
         return {}
     scores = state._by_chunks(log_joint, codes)
-    labels, found = state.assign(codes), {}
+    labels, candidates, found = state.assign(codes), {}, {}
     for cluster in labels.unique().tolist():
         members = (labels == cluster).nonzero()[:, 0]
         own = scores[members][:, state.cluster_of == cluster].amax(1)
-        likely = members[own.topk(min(CANDIDATES * most, len(members))).indices]
+        candidates[cluster] = members[own.topk(min(CANDIDATES * most, len(members))).indices]
+    inputs = state.view.inputs(state.view.values(rows[torch.cat(list(candidates.values()))]))
+    parts = inputs.split([len(likely) for likely in candidates.values()])
+    for (cluster, likely), part in zip(candidates.items(), parts, strict=True):
         imprints = state.imprints_of(cluster)
-        inputs = state.view.inputs(state.view.values(rows[likely]))
-        depths = (cluster_peak(imprints) - cluster_scores(inputs, imprints)).clamp_min(0.0)
+        depths = (cluster_peak(imprints) - cluster_scores(part, imprints)).clamp_min(0.0)
         ranked = sorted(zip(depths.tolist(), likely.tolist(), strict=True))
         distinct = {depth: at for depth, at in reversed(ranked) if math.isfinite(depth)}
         found[cluster] = sorted(distinct.items())[:most]
@@ -75,11 +77,15 @@ def nearest_rows(
 
 
 def added(
-    before: Mapping[int, tuple[Exemplar, ...]], model: Any, rows: torch.Tensor, keys: Sequence[str]
+    before: Mapping[int, tuple[Exemplar, ...]],
+    model: Any,
+    rows: torch.Tensor,
+    codes: torch.Tensor,
+    keys: Sequence[str],
 ) -> Exemplars:
     """Return the exemplars of all that was learned; rows are kept for as many as the model is asked to."""
     most = max(N_KEYS, model.keep_exemplars)
-    return joined(before, found_in(model, rows, model._encode(rows), keys), most, model.keep_exemplars)
+    return joined(before, found_in(model, rows, codes, keys), most, model.keep_exemplars)
 
 
 def found_in(model: Any, rows: torch.Tensor, codes: torch.Tensor, keys: Sequence[str]) -> Exemplars:
