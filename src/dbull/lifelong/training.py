@@ -25,7 +25,6 @@ from dbull.nets.pretrain import stacked_denoising
 from dbull.nets.vae import VAE
 
 DECODED_PART = 4  # every so many rows of a batch train the decoder while codes are laid out
-KEPT_EPOCHS = 2  # for which replayed rows stay before others are drawn
 OURS = (ImageShifts, MaskingNoise)  # augmentations that draw where the rows are
 FINAL_RATE = 0.1  # learning rate at the end of a stage, as a share of that at its start
 
@@ -83,7 +82,6 @@ class Trainer:
             self.order = generator_on(self.place, seed)
             self.draws = generator_on(self.place, seed + 1 + self.processes.rank)
         self.n_steps = -(-len(rows.values) // self.batch_size)
-        self.n_epochs = 0
         self.drawn: Replay | None = None  # replayed rows of this epoch
         # One optimiser for the whole life of the data set in memory.
         self.optimiser = Adam(vae.parameters(), learning_rate=1e-3)
@@ -139,14 +137,13 @@ class Trainer:
             Of the clean rows, (N + R, K); None takes those of the input as it is shown.
         """
         started = perf_counter()
-        # What is drawn anew time and again holds the encoder wherever rows of the past may have been.
-        anew = self.rows.redraw is not None and self.rows.places is not None and mixture is None
-        if not anew or self.n_epochs % KEPT_EPOCHS == 0:
-            self.drawn = self.rows.redraw() if anew and self.rows.redraw is not None else None
-            if self.drawn is not None:
-                inputs, codes = (part.to(self.place) for part in (self.drawn.inputs, self.drawn.codes))
-                self.drawn = replace(self.drawn, inputs=inputs, codes=codes)
-        self.n_epochs += 1
+        # What is drawn anew each time holds the encoder wherever rows of the past may have been.
+        self.drawn = None
+        if self.rows.redraw is not None and self.rows.places is not None and mixture is None:
+            self.drawn = self.rows.redraw()
+        if self.drawn is not None:
+            inputs, codes = (part.to(self.place) for part in (self.drawn.inputs, self.drawn.codes))
+            self.drawn = replace(self.drawn, inputs=inputs, codes=codes)
         if responsibilities is not None:
             responsibilities = responsibilities.to(self.place)
         self.vae.train()
