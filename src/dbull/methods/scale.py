@@ -284,12 +284,13 @@ def _reading(model: DBULL, source: Source, first: bool) -> ReadSettings | None:
     if not first:
         names = getattr(model, "feature_names_in_", None)
         mixed = any(hasattr(model, name) for name in READS)
-        return ReadSettings(mixed=mixed, columns=None if mixed or names is None else tuple(map(str, names)))
+        columns = None if mixed or names is None else tuple(map(str, names))
+        return ReadSettings(mixed=mixed, columns=columns, unnamed=True)
     plain = ReadSettings(chunk_rows=100)
     try:
         if model.columns is None and model.embeddings is None:
-            next(FileBlock(source.files()[0], plain).pieces())
-            return ReadSettings()
+            first_rows = next(FileBlock(source.files()[0], plain).pieces())
+            return ReadSettings(columns=first_rows.names, unnamed=True)  # by which other files are matched
     except DataError:
         pass
     return ReadSettings(mixed=True)
