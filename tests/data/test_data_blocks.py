@@ -39,7 +39,7 @@ def rows_of(blocks):
 
 def same_in_blocks(path, reading, n_rows):
     """Compare all blocks with the whole; return how many there were."""
-    whole, blocks = FileBlock(str(path), reading), file_blocks(str(path), reading, n_rows)
+    whole, blocks = FileBlock(str(path), reading), file_blocks(str(path), path.name, reading, n_rows)
     assert rows_of(blocks) == rows_of([whole])
     return len(blocks)
 
@@ -150,7 +150,7 @@ def test_what_cannot_be_cut_is_one_block_and_tells_what_is_wrong(tmp_path):
     broken = tmp_path / "broken.csv"
     broken.write_text("a,b\n" + "1,2\n" * 5 + '"' + "x" * 200_000 + '",1\n')
     for path in (packed, latin, broken):
-        (block,) = file_blocks(str(path), ReadSettings(), 2)
+        (block,) = file_blocks(str(path), path.name, ReadSettings(), 2)
         with pytest.raises(DataError, match=path.name):
             list(block.pieces())
 
@@ -160,7 +160,7 @@ def test_errors_in_a_block_name_the_row_of_the_file(tmp_path):
     table.write_text("x,y\n" + "1,2\n" * 68 + "1,nan\n" + "1,2\n" * 30)
     lines.write_text('{"x": 1}\n' * 68 + '{"x": \n' + '{"x": 1}\n' * 30)
     for path, words in ((table, "row 69, column 'y'"), (lines, "row 69 is not JSON")):
-        blocks = file_blocks(str(path), ReadSettings(), 10)
+        blocks = file_blocks(str(path), path.name, ReadSettings(), 10)
         assert len(blocks) == 10
         with pytest.raises(DataError, match=words):
             list(blocks[6].pieces())

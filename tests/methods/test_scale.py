@@ -197,6 +197,7 @@ def test_workers_change_no_bit(tmp_path):
     alone = bits(source, "sequential", 1)
     assert bits(source, "loky", 2) == alone
     assert bits(source, "loky", 4) == alone
+    assert bits(as_files(tmp_path, WITH_RARE, "csv"), "loky", 2) == alone  # in the same blocks
 
 
 def test_a_cluster_of_dask_and_a_worker_that_is_killed_change_no_bit(tmp_path):
@@ -319,6 +320,6 @@ def test_a_file_that_changes_between_laps_is_refused(tmp_path):
                 file.write("1,2,3,4\n")
 
     model = DBULL(random_state=0, callback=write)
-    with pytest.raises(DataError, match="when it was read again"):
+    with pytest.raises(DataError, match="now that it is read again"):
         model.fit(in_blocks(path))
     assert not hasattr(model, "state_")

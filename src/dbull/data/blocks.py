@@ -184,7 +184,8 @@ class Source:
             return list(self._rows_blocks())
         settings = replace(reading or self.reading or ReadSettings(), tap=None)
         # Whoever may work on blocks looks for them, since a text must be read for that.
-        cutting = (joblib.delayed(file_blocks)(path, settings, self.block_rows) for path in self.files())
+        files = [(path if is_address(path) else os.path.abspath(path), path) for path in self.files()]
+        cutting = (joblib.delayed(file_blocks)(*file, settings, self.block_rows) for file in files)
         return list(chain.from_iterable(joblib.Parallel()(cutting)))
 
     def _rows_blocks(self) -> Iterator[RowsBlock]:
@@ -231,19 +232,21 @@ def is_source(given: Any) -> bool:
     )
 
 
-def file_blocks(path: str, settings: ReadSettings, n_rows: int) -> list[FileBlock]:
-    """Return a file as blocks: of about so many rows where it can be cut, else as one."""
-    where = path if is_address(path) else os.path.abspath(path)  # workers may be elsewhere
+def file_blocks(path: str, shown: str, settings: ReadSettings, n_rows: int) -> list[FileBlock]:
+    """Return a file as blocks: of about so many rows where it can be cut, else as one.
+
+    The path is an absolute one, since workers may be in another folder.
+    """
     if os.path.isdir(path):
         files = (image_files if is_picture_folder(Path(path)) else text_files)(Path(path))
         keys = list(files)
         some = (keys[i : i + n_rows] for i in range(0, len(keys), n_rows))
         hashed = ({key: _hash_of(files[key]) for key in part} for part in some)
-        return [FileBlock(where, replace(settings, only=only), path) for only in hashed]
+        return [FileBlock(path, replace(settings, only=only), shown) for only in hashed]
     if is_address(path):
-        return [FileBlock(where, settings, path)]
+        return [FileBlock(path, settings, shown)]
     size = os.path.getsize(path)
-    return [FileBlock(where, part, path, size) for part in parts(Path(path), settings, n_rows)]
+    return [FileBlock(path, part, shown, size) for part in parts(Path(path), settings, n_rows)]
 
 
 def _hash_of(path: Path) -> str:
