@@ -33,15 +33,15 @@ class AddUp:
     lap: Lap
     seed: int
 
-    def __call__(self, number: int, block: Any, _: None) -> Added:
-        """Return the record of a block."""
+    def __call__(self, number: int, block: Any, _: None) -> Added | None:
+        """Return the record of a block, None if it has no rows, as a partition of Dask may."""
         tree, done = Tree(), 0
         for piece in block.pieces():
             n = n_rows(piece.rows)
             rows = _read(self.model, piece, called(block, number))
             tree.add(self.lap.added(rows, tickets(self.seed, number, done, n)))
             done += n
-        added: Added = tree.total
+        added: Added | None = tree.total
         return added
 
 
@@ -71,8 +71,8 @@ class Answer:
     offsets: tuple[int, ...]
     n_data_sets: int
 
-    def __call__(self, number: int, block: Any, _: None) -> Answers:
-        """Return the record of a block."""
+    def __call__(self, number: int, block: Any, _: None) -> Answers | None:
+        """Return the record of a block, None if it has no rows."""
         tree, done, model = Tree(), self.offsets[number], self.model
         most = max(exemplars.N_KEYS, model.keep_exemplars), model.keep_exemplars
         for piece in block.pieces():
@@ -87,7 +87,7 @@ class Answer:
             counts = Counter(labels.tolist())
             tree.add(Answers(counts, near, _words(model, piece.rows, labels), most))
             done += len(rows)
-        answers: Answers = tree.total
+        answers: Answers | None = tree.total
         return answers
 
 

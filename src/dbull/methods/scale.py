@@ -146,8 +146,9 @@ class _Arrival:
         tell = self._teller(f"lap {number}", 2, lap.trial)
         tree, done = Tree(), 0
         for n_blocks, added in enumerate(over_blocks(work, self.blocks), start=1):
-            tree.add(added)
-            done += added.n_rows
+            if added is not None:
+                tree.add(added)
+                done += added.n_rows
             tell(n_blocks, done)
         total: Added = tree.total
         if total.n_rows != lap.n_rows:
@@ -185,8 +186,9 @@ class _Arrival:
         tell = self._teller("answers", 1, state)
         tree, done = Tree(), 0
         for n_blocks, answers in enumerate(over_blocks(work, self.blocks), start=1):
-            tree.add(answers)
-            done += answers.rows.total()
+            if answers is not None:
+                tree.add(answers)
+                done += answers.rows.total()
             tell(n_blocks, done)
         answers = tree.total
         report = self._report(before, reached, rows, answers.rows, changed)
