@@ -45,6 +45,8 @@ STREAM = "methods/test_dbull_stream.py"
 CLAIMS = "methods/test_capabilities.py"
 TABLE = "experiments/test_capability_table.py"
 COMPETITORS = "methods/competitors/"
+BLOCKS = "lifelong/test_lifelong_blocks.py"
+FILE_BLOCKS = "data/test_data_blocks.py"
 
 MUTATIONS = (
     # Replay.
@@ -511,6 +513,92 @@ MUTATIONS = (
         "CONDITION_MET = 6",
         "CONDITION_MET = 7",
         "cli/test_cli_models_process.py",
+    ),
+    # Blocks.
+    Mutation(
+        "blocks: sums in another order",
+        "lifelong/sketches.py",
+        "record = self._parts.pop()[1] + record",
+        "record = record + self._parts.pop()[1]",
+        BLOCKS,
+    ),
+    Mutation("blocks: sums one by one", "lifelong/sketches.py", "            size *= 2\n", "", BLOCKS),
+    Mutation(
+        "blocks: the last records are lost",
+        "lifelong/sketches.py",
+        "in reversed(self._parts):",
+        "in reversed(self._parts[:1]):",
+        BLOCKS,
+    ),
+    Mutation(
+        "blocks: parts of a component have one mean",
+        "lifelong/sketches.py",
+        "+ between.square(),",
+        "+ 0 * between.square(),",
+        BLOCKS,
+    ),
+    Mutation(
+        "blocks: tickets are the same in all",
+        "lifelong/blocks.py",
+        "+ np.uint64(block)",
+        "+ np.uint64(0)",
+        BLOCKS,
+    ),
+    Mutation(
+        "blocks: tickets begin anew with each piece",
+        "lifelong/blocks.py",
+        "np.arange(first, first + n_rows,",
+        "np.arange(0, n_rows,",
+        BLOCKS,
+    ),
+    Mutation(
+        "blocks: the strangest rows are not kept",
+        "lifelong/blocks.py",
+        "kept = torch.cat([by_ticket[:half], by_depth[:half]]).unique()",
+        "kept = by_ticket[: 2 * half]",
+        BLOCKS,
+    ),
+    Mutation(
+        "blocks: usual rows stand for themselves",
+        "lifelong/blocks.py",
+        "(n_rows / max(len(usual), 1))",
+        "1",
+        BLOCKS,
+    ),
+    Mutation(
+        "blocks: copies of a row are of a kind",
+        "lifelong/blocks.py",
+        " and len(strange[members].unique(dim=0)) > k",
+        "",
+        BLOCKS,
+    ),
+    Mutation(
+        "blocks: distinct rows are forgotten",
+        "lifelong/sketches.py",
+        "frozenset(sorted(self.some | other.some)[:FEWEST_ROWS])",
+        "self.some",
+        BLOCKS,
+    ),
+    Mutation(
+        "blocks: each line of a CSV file is a row",
+        "data/readers/csv_files.py",
+        "        if '\"' in line:\n            return bool(next(",
+        "        if False:\n            return bool(next(",
+        FILE_BLOCKS,
+    ),
+    Mutation(
+        "blocks: the mark of UTF-8 is not counted",
+        "data/readers/csv_files.py",
+        "lines = CountedLines(bounded_lines(text, where), length_of_mark(path))",
+        "lines = CountedLines(bounded_lines(text, where))",
+        FILE_BLOCKS,
+    ),
+    Mutation(
+        "blocks: letters are counted for bytes",
+        "data/readers/text_parts.py",
+        "len(line) if line.isascii() else len(line.encode())",
+        "len(line)",
+        FILE_BLOCKS,
     ),
 )
 

@@ -175,7 +175,7 @@ class Timed:
 
     work: AddUp
 
-    def __call__(self, number: int, block: object, told: None) -> tuple[Added, float]:
+    def __call__(self, number: int, block: object, told: None) -> tuple[Added | None, float]:
         """Return what the block adds, and the seconds."""
         started = process_time()
         return self.work(number, block, told), process_time() - started

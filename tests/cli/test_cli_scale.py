@@ -115,6 +115,18 @@ def test_parts_are_the_answers_of_one_process(days):
     assert "name another folder" in " ".join(other.stderr.split())
 
 
+def test_one_large_csv_file_is_answered_in_parts(days):
+    assert learned().exit_code == 0
+    pandas.read_parquet("day-0.parquet").sample(60_000, replace=True, random_state=0).to_csv("all.csv")
+    assert run("predict", "model", "all.csv", "-o", "one.parquet", "--no-scores").exit_code == 0
+    result = run("predict", "model", "all.csv", "-o", "parts", "--no-scores", "--workers", "2")
+    assert result.exit_code == 0, result.stderr
+    parts = [pandas.read_parquet(f"parts/part-{i:06}.parquet") for i in range(2)]
+    assert [len(part) for part in parts] == [50_000, 10_000]
+    joined = pandas.concat(parts, ignore_index=True)
+    pandas.testing.assert_frame_equal(joined, pandas.read_parquet("one.parquet"))
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

@@ -88,9 +88,9 @@ def test_lists_of_objects(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[1]\n", "line 1 must be an object"),
-        ('{"a": 1}\n{"a": \n', "line 2 is not JSON"),
-        ("[" * 100_000 + "\n", "line 1 is not JSON"),
+        ("[1]\n", "row 1 must be an object"),
+        ('{"a": 1}\n{"a": \n', "row 2 is not JSON"),
+        ("[" * 100_000 + "\n", "row 1 is not JSON"),
         ("\n\n", "no rows"),
         ('{"a": 1' + "0" * 400 + "}\n", "too large"),
     ],

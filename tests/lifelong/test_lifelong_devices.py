@@ -17,6 +17,7 @@ from dbull.lifelong.objective import FrozenMixture
 from dbull.lifelong.past import Replay
 from dbull.lifelong.settings import GraphSettings, TrainingSettings
 from dbull.lifelong.training import EpochTerms, Trainer, TrainingRows
+from dbull.nets import pretrain
 from dbull.nets.augment import ImageShifts, MaskingNoise
 from dbull.nets.inputs import fit_inputs
 from dbull.nets.vae import VAE, NetworkShape
@@ -113,6 +114,33 @@ def test_a_step_neither_waits_nor_fetches(places, joint, augment, on_meta, monke
     assert len(before) == len(told) == 4
     assert sizes == [20, 20, 20, 20]
     assert {one.device.type for one in told} == {"meta"}
+
+
+def test_stacked_pretraining_reads_losses_once_an_epoch(on_meta, monkeypatch):
+    trainer = make_trainer(False, MaskingNoise(), DEVICE)
+    trainer.settings = replace(trainer.settings, stacked_epochs=2)
+    read, watching = [], NoTraffic()
+
+    def mean(losses, sizes, depth):
+        watching.__exit__(None, None, None)
+        read.append((depth, sizes, {loss.device.type for loss in losses}))
+        watching.__enter__()  # from here to the end of the next epoch
+        return 0.0
+
+    monkeypatch.setattr(pretrain, "_mean", mean)
+    with watching:
+        steps = list(module.layer_by_layer(trainer, module.Clock()))
+    assert [step.stage for step in steps] == ["pretrain"] * 4
+    assert read == [(depth, [25, 25, 25, 5], {"meta"}) for depth in (0, 0, 1, 1)]
+
+
+def test_layers_that_do_not_fit_are_trained_from_the_cpu(on_meta, monkeypatch):
+    trainer = make_trainer(False, None, DEVICE)
+    trainer.settings = replace(trainer.settings, stacked_epochs=1)
+    monkeypatch.setattr(training_rows, "free_memory", lambda device: 1000.0)
+    monkeypatch.setattr(pretrain, "_mean", lambda losses, sizes, depth: 0.0)
+    with pytest.raises(AssertionError, match="_to_copy"), NoTraffic():
+        list(module.layer_by_layer(trainer, module.Clock()))
 
 
 def test_traffic_is_noticed():

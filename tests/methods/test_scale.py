@@ -26,6 +26,7 @@ X, Y = gaussian_clusters(np.random.default_rng(3), (3000, 2500, 2000, 1500), 4, 
 X = X.astype(np.float32)
 RARE = (60.0 + 0.5 * np.random.default_rng(4).normal(size=(25, 4))).astype(np.float32)
 WITH_RARE = np.concatenate([X, RARE])[np.random.default_rng(5).permutation(len(X) + len(RARE))]
+WITH_NAN = np.where(np.arange(len(X))[:, None] == 6100, np.nan, X)
 
 
 def in_blocks(rows, **sizes):
@@ -91,6 +92,12 @@ def test_what_others_hold_is_learned_as_an_array_or_in_blocks(given, learned):
     model = DBULL(random_state=0).fit(in_blocks(given(WITH_RARE)))
     assert sorted(model.report_.rows.values()) == [25, 1500, 2000, 2500, 3000]
     assert adjusted_rand_score(model.predict(WITH_RARE), learned.predict(WITH_RARE)) == 1
+
+
+def test_a_partition_may_be_empty():
+    frame = dask_frame(WITH_RARE).map_partitions(lambda part: part[(part.index < 1000) | (part.index > 6000)])
+    model = DBULL(random_state=0).fit(in_blocks(frame))
+    assert model.report_.n_rows == model.state_.n_rows == 1000 + len(WITH_RARE) - 6001
 
 
 def test_an_array_of_dask_must_have_whole_rows():
@@ -197,6 +204,7 @@ def test_workers_change_no_bit(tmp_path):
     alone = bits(source, "sequential", 1)
     assert bits(source, "loky", 2) == alone
     assert bits(source, "loky", 4) == alone
+    assert bits(as_files(tmp_path, WITH_RARE, "csv"), "loky", 2) == alone  # in the same blocks
 
 
 def test_a_cluster_of_dask_and_a_worker_that_is_killed_change_no_bit(tmp_path):
@@ -294,11 +302,42 @@ def test_laps_of_another_arrival_are_not_gone_on_from(tmp_path, learned):
         ({}, iter([]), DataError, "no rows"),
         ({"objective": "paper"}, in_blocks(X), SettingsError, "replay='imprints' alone"),
         ({}, iter([np.array(["a"], dtype=object)]), DataError, "no array of numbers and no table"),
+        (
+            {},
+            in_blocks(iter([X[:500], X[500:900, :3]])),
+            DataError,
+            "block 2: has 3 columns, .* before it has 4",
+        ),
+        (
+            {},
+            in_blocks(WITH_NAN),
+            DataError,
+            r"block 7: row 101 of it has NaN or infinity \(1 of the 1000 rows",
+        ),
     ],
 )
 def test_what_cannot_be_learned_in_blocks_is_told(model, given, error, words):
     with pytest.raises(error, match=words):
         DBULL(**model).fit(given)
+
+
+def test_missing_values_of_frames_name_their_block():
+    given = in_blocks(frames(WITH_NAN))
+    with pytest.raises(DataError, match=r"block 9, rows from 1 on: .* row 364, column 0 \('a'\)"):
+        DBULL(random_state=0).fit(given)
+
+
+def test_files_of_one_source_are_matched_by_names(tmp_path):
+    names = [tmp_path / f"{i}.csv" for i in range(4)]
+    np.savetxt(names[0], X[:3000], delimiter=",", header="a,b,c,d", comments="", fmt="%.9g")
+    np.savetxt(names[1], X[3000:6000, ::-1], delimiter=",", header="d,c,b,a", comments="", fmt="%.9g")
+    np.savetxt(names[2], X[6000:], delimiter=",", fmt="%.9g")  # without names, as `split` leaves them
+    model, whole = DBULL(random_state=0).fit(in_blocks(names[:3])), DBULL(random_state=0).fit(in_blocks(X))
+    assert fingerprint(model) == fingerprint(whole)
+    assert model.feature_names_in_.tolist() == list("abcd")
+    np.savetxt(names[3], X, delimiter=",", header="a,b,c,e", comments="", fmt="%.9g")
+    with pytest.raises(DataError, match=r"3\.csv: no column 'd'"):
+        DBULL(random_state=0).fit(in_blocks(names))
 
 
 def test_sizes_that_cannot_be_are_refused():
@@ -319,6 +358,6 @@ def test_a_file_that_changes_between_laps_is_refused(tmp_path):
                 file.write("1,2,3,4\n")
 
     model = DBULL(random_state=0, callback=write)
-    with pytest.raises(DataError, match="when it was read again"):
+    with pytest.raises(DataError, match="now that it is read again"):
         model.fit(in_blocks(path))
     assert not hasattr(model, "state_")

@@ -12,14 +12,15 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import joblib
 import numpy as np
 
 from dbull.data.containers import n_rows, some_rows
-from dbull.data.readers import cuts, expand_sources, find_source, read_chunks
+from dbull.data.readers import expand_sources, find_source, parts, read_chunks
 from dbull.data.readers.chunk import ReadSettings, SparseRows, Table, need_pyarrow
 from dbull.data.readers.images import channels_last, image_files, is_picture_folder
 from dbull.data.readers.remote import copied, is_address, listed
@@ -47,9 +48,11 @@ class FileBlock:
     path: str
     settings: ReadSettings
     shown: str = ""  # the path as it was given
+    size: int | None = None  # of the file when it was cut, in bytes
 
     def pieces(self) -> Iterator[Piece]:
         """Yield the rows; a file from elsewhere is here while they are read, and no longer."""
+        self._check_unchanged()
         with copied(self.path) as path:
             for read in read_chunks(path, self.settings):
                 chunk = channels_last(read, path)
@@ -60,6 +63,22 @@ class FileBlock:
                     rows = rows.columns
                 keys = None if chunk.keys is None else [str(key) for key in chunk.keys.tolist()]
                 yield Piece(rows, chunk.first_row, keys, chunk.names, chunk.sample_shape)
+
+    def _check_unchanged(self) -> None:
+        """Refuse a file that has become another since it was cut."""
+        if self.size is None:
+            return
+        try:
+            size = os.path.getsize(self.path)
+        except OSError as error:
+            raise DataError(
+                f"{self.shown}: it was there, and cannot be read again ({error.strerror})"
+            ) from error
+        if size != self.size:
+            raise DataError(
+                f"{self.shown}: it had {self.size:,} bytes, and has {size:,} now that it is read again; run "
+                "the same again when nobody writes it"
+            )
 
     @property
     def name(self) -> str:
@@ -164,7 +183,10 @@ class Source:
         if not self.of_files:
             return list(self._rows_blocks())
         settings = replace(reading or self.reading or ReadSettings(), tap=None)
-        return [block for path in self.files() for block in file_blocks(path, settings, self.block_rows)]
+        # Whoever may work on blocks looks for them, since a text must be read for that.
+        files = [(path if is_address(path) else os.path.abspath(path), path) for path in self.files()]
+        cutting = (joblib.delayed(file_blocks)(*file, settings, self.block_rows) for file in files)
+        return list(chain.from_iterable(joblib.Parallel()(cutting)))
 
     def _rows_blocks(self) -> Iterator[RowsBlock]:
         given, size = self.given, self.block_rows
@@ -210,19 +232,21 @@ def is_source(given: Any) -> bool:
     )
 
 
-def file_blocks(path: str, settings: ReadSettings, n_rows: int) -> list[FileBlock]:
-    """Return a file as blocks: of about so many rows where it can be cut, else as one."""
-    where = path if is_address(path) else os.path.abspath(path)  # workers may be elsewhere
+def file_blocks(path: str, shown: str, settings: ReadSettings, n_rows: int) -> list[FileBlock]:
+    """Return a file as blocks: of about so many rows where it can be cut, else as one.
+
+    The path is an absolute one, since workers may be in another folder.
+    """
     if os.path.isdir(path):
         files = (image_files if is_picture_folder(Path(path)) else text_files)(Path(path))
         keys = list(files)
-        parts = (keys[i : i + n_rows] for i in range(0, len(keys), n_rows))
-        hashed = ({key: _hash_of(files[key]) for key in part} for part in parts)
-        return [FileBlock(where, replace(settings, only=only), path) for only in hashed]
-    marks = [] if is_address(path) else cuts(Path(path), n_rows)
-    if len(marks) < 3:
-        return [FileBlock(where, settings, path)]
-    return [FileBlock(where, replace(settings, rows=pair), path) for pair in pairwise(marks)]
+        some = (keys[i : i + n_rows] for i in range(0, len(keys), n_rows))
+        hashed = ({key: _hash_of(files[key]) for key in part} for part in some)
+        return [FileBlock(path, replace(settings, only=only), shown) for only in hashed]
+    if is_address(path):
+        return [FileBlock(path, settings, shown)]
+    size = os.path.getsize(path)
+    return [FileBlock(path, part, shown, size) for part in parts(Path(path), settings, n_rows)]
 
 
 def _hash_of(path: Path) -> str:

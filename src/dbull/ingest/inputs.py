@@ -1,6 +1,5 @@
 """Files for a model: those that arrive in a folder; columns in its order, by name where both have names."""
 
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -16,7 +15,6 @@ from dbull.ingest.settings import ARRIVAL_ROWS, Reading
 from dbull.methods.dbull import DBULL
 
 FIRST_ROWS = 1000  # by which it is told what only names rows
-_PART_OF_LIST = re.compile(r"\[\d+\]\Z")
 
 
 class Inbox:
@@ -119,7 +117,7 @@ class Input:
             return replace(settings, columns=self.reading.columns)
         if self.mixed or names is None or not _has_names(self.path, settings):
             return settings
-        return replace(settings, columns=tuple(map(str, names)))
+        return replace(settings, columns=tuple(map(str, names)), unnamed=True)
 
     def first_table(self) -> Table | None:
         """Return the first rows of a file that has names of columns and holds numbers alone; else None."""
@@ -138,14 +136,7 @@ class Input:
 
 def _by_name(path: Path, names: tuple[str, ...], settings: ReadSettings) -> Iterator[Chunk]:
     """Yield chunks with columns of these names, some of which may be parts of a column of lists."""
-    chunks = iter(read_chunks(path, replace(settings, columns=names)))
-    whole = tuple(dict.fromkeys(_PART_OF_LIST.sub("", name) for name in names))
-    if whole != names:
-        try:
-            yield next(chunks)
-        except DataError:
-            chunks = iter(read_chunks(path, replace(settings, columns=whole)))
-    for chunk in chunks:
+    for chunk in read_chunks(path, replace(settings, columns=names)):
         if chunk.columns != names:
             found, wanted = ", ".join(chunk.columns[:20]), ", ".join(names[:20])
             raise DataError(f"{path}: has the columns {found}, the model takes {wanted}")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import joblib
 
-from dbull.data.blocks import FileBlock, Piece, Source, file_blocks
+from dbull.data.blocks import FileBlock, Piece, Source
 from dbull.data.readers.remote import is_address, mark_of
 from dbull.documents import as_text
 from dbull.errors import AlreadyLearnedError, DataError
@@ -73,8 +73,9 @@ def readable(source: Source, given: Input) -> tuple[Source, Piece]:
     def tried(one: Input) -> tuple[Source, Piece]:
         settings = one.settings()
         peeked = replace(settings, chunk_rows=min(settings.chunk_rows, 1000))
-        block: FileBlock = file_blocks(first, peeked, source.block_rows)[0]
-        return replace(source, reading=settings), next(block.pieces())
+        piece = next(FileBlock(first, peeked).pieces())
+        columns = settings.columns if one.mixed or settings.columns else piece.names
+        return replace(source, reading=replace(settings, columns=columns, unnamed=True)), piece
 
     try:
         return tried(given)

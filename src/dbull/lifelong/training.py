@@ -16,7 +16,7 @@ from dbull.lifelong.objective import FrozenMixture, row_terms
 from dbull.lifelong.past import Replay
 from dbull.lifelong.processes import MOST_SEED, processes_here
 from dbull.lifelong.settings import Schedule, TrainingSettings
-from dbull.lifelong.training_rows import TrainingRows, generator_on, random_bytes
+from dbull.lifelong.training_rows import TrainingRows, fits, generator_on, random_bytes
 from dbull.mixture.moves import MoveRecord
 from dbull.nets.adam import Adam
 from dbull.nets.augment import Augmentation, ImageShifts, MaskingNoise
@@ -352,9 +352,11 @@ def layer_by_layer(trainer: Trainer, clock: Clock) -> Iterator[Progress]:
     s = trainer.settings
     if s.stacked_epochs == 0:
         return
-    steps = stacked_denoising(
-        trainer.vae, trainer.rows.inputs, s.stacked_epochs, trainer.generator, s.learning_rate, s.batch_size
-    )
+    vae, inputs, generator = trainer.vae, trainer.here.inputs, trainer.order
+    # What layers make of all rows lies beside these, while it is made in pieces, which are then joined.
+    if not fits(3 * 4 * len(inputs) * max(vae.shape.hidden_dims, default=0), trainer.device):
+        inputs, generator = trainer.rows.inputs, trainer.generator
+    steps = stacked_denoising(vae, inputs, s.stacked_epochs, generator, s.learning_rate, s.batch_size)
     for _, epoch, error in steps:
         yield clock.now("pretrain", epoch, s.stacked_epochs, terms=EpochTerms(-error))
 

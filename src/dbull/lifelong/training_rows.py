@@ -69,7 +69,12 @@ class TrainingRows:
     def place_for(self, device: torch.device) -> torch.device:
         """Return where the rows should lie while networks on a device learn them: there, if they fit."""
         size = sum(part.numel() * part.element_size() for part in self.tensors)
-        return device if size <= ROOM * free_memory(device) else torch.device("cpu")
+        return device if fits(size, device) else torch.device("cpu")
+
+
+def fits(n_bytes: int, device: torch.device) -> bool:
+    """Tell whether a device has room for so much beside networks and batches."""
+    return n_bytes <= ROOM * free_memory(device)
 
 
 def free_memory(device: torch.device) -> float:

@@ -8,14 +8,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
+from dbull.data.blocks import Piece
 from dbull.data.containers import n_rows
+from dbull.errors import DataError
 from dbull.ledger import Ledger
 from dbull.lifelong.blocks import Added, Lap, tickets
 from dbull.lifelong.sketches import Tree
 from dbull.lifelong.state import LearnerState
 from dbull.methods import exemplars
-from dbull.methods.sampling import keys_of
+from dbull.methods.sampling import called, keys_of
 from dbull.tables import WordCounts
 
 if TYPE_CHECKING:
@@ -30,15 +33,15 @@ class AddUp:
     lap: Lap
     seed: int
 
-    def __call__(self, number: int, block: Any, _: None) -> Added:
-        """Return the record of a block."""
+    def __call__(self, number: int, block: Any, _: None) -> Added | None:
+        """Return the record of a block, None if it has no rows, as a partition of Dask may."""
         tree, done = Tree(), 0
         for piece in block.pieces():
             n = n_rows(piece.rows)
-            rows = self.model._checked(piece.rows, first=False)
+            rows = _read(self.model, piece, called(block, number))
             tree.add(self.lap.added(rows, tickets(self.seed, number, done, n)))
             done += n
-        added: Added = tree.total
+        added: Added | None = tree.total
         return added
 
 
@@ -68,12 +71,12 @@ class Answer:
     offsets: tuple[int, ...]
     n_data_sets: int
 
-    def __call__(self, number: int, block: Any, _: None) -> Answers:
-        """Return the record of a block."""
+    def __call__(self, number: int, block: Any, _: None) -> Answers | None:
+        """Return the record of a block, None if it has no rows."""
         tree, done, model = Tree(), self.offsets[number], self.model
         most = max(exemplars.N_KEYS, model.keep_exemplars), model.keep_exemplars
         for piece in block.pieces():
-            rows = model._checked(piece.rows, first=False)
+            rows = _read(model, piece, called(block, number))
             codes = model._encode(rows)
             labels = model._ids(codes)
             names = keys_of(block, piece) or [
@@ -84,8 +87,16 @@ class Answer:
             counts = Counter(labels.tolist())
             tree.add(Answers(counts, near, _words(model, piece.rows, labels), most))
             done += len(rows)
-        answers: Answers = tree.total
+        answers: Answers | None = tree.total
         return answers
+
+
+def _read(model: DBULL, piece: Piece, where: str) -> torch.Tensor:
+    """Return rows as the learner gets them; errors name the block."""
+    try:
+        return model._checked(piece.rows, first=False)
+    except DataError as error:
+        raise DataError(f"{where}, rows from {piece.first_row + 1} on: {error}") from error
 
 
 def _words(model: DBULL, X: Any, labels: np.ndarray) -> WordCounts | None:

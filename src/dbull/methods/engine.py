@@ -62,8 +62,10 @@ def over_blocks(work: Work, blocks: Sequence[Any], told: Callable[[], Any] = lam
         streams = backend.supports_return_generator
         parallel = joblib.Parallel(batch_size=1, return_as="generator" if streams else "list")
         try:
-            for group in [numbered] if streams else _groups(numbered):
-                yield from parallel(joblib.delayed(on_block)(job, *one, told()) for one in group)
+            # Groups share their workers: Ray would start new ones for each.
+            with nullcontext(parallel) if streams else parallel:
+                for group in [numbered] if streams else _groups(numbered):
+                    yield from parallel(joblib.delayed(on_block)(job, *one, told()) for one in group)
         except Exception as error:
             if type(error).__name__ not in LOST:
                 raise

@@ -10,6 +10,7 @@ import numpy as np
 
 from dbull.data.blocks import Piece
 from dbull.data.containers import joined_rows, n_rows, some_rows
+from dbull.errors import DataError
 from dbull.lifelong.blocks import tickets
 from dbull.methods.engine import over_blocks
 
@@ -38,6 +39,8 @@ class Draw:
         total, parts, names = 0, list[Drawn](), None
         for piece in block.pieces():
             n = n_rows(piece.rows)
+            if isinstance(piece.rows, np.ndarray) and piece.rows.dtype.kind == "f":
+                _check_finite(piece.rows, called(block, number), total)
             drawn = tickets(self.seed, number, total, n).numpy()
             order = drawn.argsort(kind="stable")[: self.most]
             if largest is not None:
@@ -51,6 +54,21 @@ class Draw:
             if sum(len(part.tickets) for part in parts) > 2 * self.most:
                 parts = [smallest(parts, self.most)]
         return Drawn(total, *_parts(smallest(parts, self.most)), names)
+
+
+def called(block: Any, number: int) -> str:
+    """Return what errors call a block."""
+    return getattr(block, "shown", "") or f"block {number + 1}"
+
+
+def _check_finite(rows: np.ndarray, where: str, first: int) -> None:
+    """Refuse what no lap can use before anything is learned."""
+    bad = ~np.isfinite(rows.reshape(len(rows), -1)).all(axis=1)
+    if bad.any():
+        raise DataError(
+            f"{where}: row {first + bad.argmax() + 1} of it has NaN or infinity ({bad.sum()} of the "
+            f"{len(rows)} rows read here have); remove or fill them before learning"
+        )
 
 
 def keys_of(block: Any, piece: Piece) -> Sequence[str] | None:
@@ -91,12 +109,17 @@ class Sample:
 def draw_sample(blocks: Sequence[Any], most: int, seed: int, tell: Callable[[int, int], object]) -> Sample:
     """Draw `most` rows of all blocks, or all there are; `tell` is given blocks and rows done."""
     parts: list[Drawn] = []
-    offsets, total, names = [], 0, None
+    offsets, total, names, width = [], 0, None, None
     largest: list[int | None] = [None]
     for done, drawn in enumerate(over_blocks(Draw(seed, most), blocks, lambda: largest[0]), start=1):
         offsets.append(total)
         total, names = total + drawn.n_rows, names or drawn.names
         parts.append(drawn)
+        for found in (rows.shape[1] for rows in drawn.rows if getattr(rows, "ndim", 0) == 2):
+            width = width or found
+            if found != width:
+                where = called(blocks[done - 1], done - 1)
+                raise DataError(f"{where}: has {found} columns, and what is before it has {width}")
         if sum(len(part.tickets) for part in parts) > 2 * most or largest[0] is None:
             parts = [smallest(parts, most)]
             if len(parts[0].tickets) == most:

@@ -146,8 +146,9 @@ class _Arrival:
         tell = self._teller(f"lap {number}", 2, lap.trial)
         tree, done = Tree(), 0
         for n_blocks, added in enumerate(over_blocks(work, self.blocks), start=1):
-            tree.add(added)
-            done += added.n_rows
+            if added is not None:
+                tree.add(added)
+                done += added.n_rows
             tell(n_blocks, done)
         total: Added = tree.total
         if total.n_rows != lap.n_rows:
@@ -185,8 +186,9 @@ class _Arrival:
         tell = self._teller("answers", 1, state)
         tree, done = Tree(), 0
         for n_blocks, answers in enumerate(over_blocks(work, self.blocks), start=1):
-            tree.add(answers)
-            done += answers.rows.total()
+            if answers is not None:
+                tree.add(answers)
+                done += answers.rows.total()
             tell(n_blocks, done)
         answers = tree.total
         report = self._report(before, reached, rows, answers.rows, changed)
@@ -284,12 +286,13 @@ def _reading(model: DBULL, source: Source, first: bool) -> ReadSettings | None:
     if not first:
         names = getattr(model, "feature_names_in_", None)
         mixed = any(hasattr(model, name) for name in READS)
-        return ReadSettings(mixed=mixed, columns=None if mixed or names is None else tuple(map(str, names)))
+        columns = None if mixed or names is None else tuple(map(str, names))
+        return ReadSettings(mixed=mixed, columns=columns, unnamed=True)
     plain = ReadSettings(chunk_rows=100)
     try:
         if model.columns is None and model.embeddings is None:
-            next(FileBlock(source.files()[0], plain).pieces())
-            return ReadSettings()
+            first_rows = next(FileBlock(source.files()[0], plain).pieces())
+            return ReadSettings(columns=first_rows.names, unnamed=True)  # by which other files are matched
     except DataError:
         pass
     return ReadSettings(mixed=True)

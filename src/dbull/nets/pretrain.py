@@ -23,7 +23,9 @@ def stacked_denoising(
     """Pretrain encoder and decoder layer by layer; yields layer, epoch and mean squared error.
 
     Layers pair up from the outside in: the first of the encoder with the last of the decoder, down to the
-    head of the latent mean with the first of the decoder.
+    head of the latent mean with the first of the decoder. Rows stay where they are, and all is drawn there,
+    by a generator of that place. Losses are read once an epoch, since that waits for the device; on the CPU,
+    where it costs nothing, each is looked at before its step.
     """
     pairs = layer_pairs(vae)
     if pairs[0][1].out_features != inputs.shape[1]:
@@ -37,27 +39,42 @@ def stacked_denoising(
         innermost = depth == len(pairs) - 1
         optimiser = Adam([*encode.parameters(), *decode.parameters()], learning_rate)
         for epoch in range(n_epochs):
-            total = 0.0
-            for rows in torch.randperm(len(hidden), generator=generator).split(batch_rows):
-                target = hidden[rows].to(device)
-                code = encode(NOISE(hidden[rows], generator).to(device))
+            losses, sizes = [], []
+            order = torch.randperm(len(hidden), generator=generator, device=hidden.device)
+            for rows in order.split(batch_rows):
+                shown = hidden[rows]
+                code = encode(NOISE(shown, generator).to(device))
                 back = decode(code if innermost else torch.relu(code))
                 # Inner layers see the output of a rectifier and must give back such.
-                loss = ((back if depth == 0 else torch.relu(back)) - target).square().mean()
-                if not bool(torch.isfinite(loss)):
-                    raise NumericalError(
-                        f"pretraining of layer {depth + 1} left the range of numbers: lower learning_rate, "
-                        "or look for extreme values in the data"
-                    )
+                loss = ((back if depth == 0 else torch.relu(back)) - shown.to(device)).square().mean()
+                if device.type == "cpu":
+                    _check(loss, depth)
                 optimiser.zero_grad()
                 loss.backward()
                 optimiser.step()
-                total += loss.item() * len(rows)
-            yield depth, epoch, total / len(hidden)
+                losses.append(loss.detach())
+                sizes.append(len(rows))
+            yield depth, epoch, _mean(losses, sizes, depth)
         if not innermost:
             with torch.no_grad():
                 chunks = (encode(chunk.to(device)) for chunk in hidden.split(CHUNK_ROWS))
-                hidden = torch.cat([torch.relu(chunk).cpu() for chunk in chunks])
+                hidden = torch.cat([torch.relu(chunk).to(inputs.device) for chunk in chunks])
+
+
+def _mean(losses: list[Tensor], sizes: list[int], depth: int) -> float:
+    """Return the mean over the rows of an epoch."""
+    read = torch.stack(losses).cpu()
+    _check(read, depth)
+    total: float = sum(loss * size for loss, size in zip(read.tolist(), sizes, strict=True))
+    return total / sum(sizes)
+
+
+def _check(losses: Tensor, depth: int) -> None:
+    if not bool(torch.isfinite(losses).all()):
+        raise NumericalError(
+            f"pretraining of layer {depth + 1} left the range of numbers: lower learning_rate, or look for "
+            "extreme values in the data"
+        )
 
 
 def layer_pairs(vae: VAE) -> list[tuple[nn.Linear, nn.Linear]]:

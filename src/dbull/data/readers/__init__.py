@@ -4,6 +4,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from glob import glob, has_magic
 from itertools import pairwise
 from pathlib import Path
@@ -18,9 +19,9 @@ from dbull.data.readers.arrow_files import (
 )
 from dbull.data.readers.cell_files import read_cells
 from dbull.data.readers.chunk import Chunk, ReadSettings, one_chunk
-from dbull.data.readers.csv_files import first_line, read_csv, read_csv_stream
+from dbull.data.readers.csv_files import csv_cuts, first_line, read_csv, read_csv_stream
 from dbull.data.readers.images import is_picture_folder, read_images
-from dbull.data.readers.json_lines import json_names, read_json, read_json_lines, read_json_stream
+from dbull.data.readers.json_lines import json_cuts, json_names, read_json, read_json_lines, read_json_stream
 from dbull.data.readers.numpy_files import npy_cuts, read_npy, read_npy_stream, read_npz
 from dbull.data.readers.opening import PACKED
 from dbull.data.readers.remote import fetch, is_address
@@ -130,12 +131,23 @@ def read_table(
     return one_chunk(chunks)
 
 
-def cuts(path: Path, n_rows: int) -> list[int]:
-    """Return rows at which a file can be cut into parts of about so many, and its end; none if it cannot.
-
-    Between two of them `ReadSettings.rows` reads. Text must be read from its beginning.
-    """
+def parts(path: Path, settings: ReadSettings, n_rows: int) -> list[ReadSettings]:
+    """Return how parts of a file, of about so many rows, are read alone; a file that cannot be cut is one."""
     name = path.name.lower()
+    if name.endswith(tuple(_TEXTS)):
+        of_json = name.endswith((".jsonl", ".ndjson"))
+        cuts = json_cuts(path, n_rows) if of_json else csv_cuts(path, settings, n_rows)
+        found = [
+            replace(settings, rows=(start.row, end.row), span=(start.byte, end.byte))
+            for start, end in pairwise(cuts)
+        ]
+    else:
+        found = [replace(settings, rows=pair) for pair in pairwise(_row_numbers(path, name, n_rows))]
+    return found if len(found) > 1 else [settings]
+
+
+def _row_numbers(path: Path, name: str, n_rows: int) -> list[int]:
+    """Return rows at which a file that knows where its rows are can be cut, and its end; none for others."""
     if name.endswith(".npy"):
         return npy_cuts(path, n_rows)
     if not name.endswith(".parquet"):

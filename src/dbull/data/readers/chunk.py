@@ -1,6 +1,7 @@
 """What all readers yield and share: columns by name, refusal of what is no number, optional libraries."""
 
 import importlib
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ from dbull.errors import DataError, did_you_mean
 
 MAX_COLUMNS = 1 << 18  # an image of 256 x 256 in colour has fewer
 CHUNK_VALUES = 1 << 25  # wide rows come in chunks of fewer rows
+_PART_OF_LIST = re.compile(r"\[[0-9]+\]$")
 TIMES = "times are no numbers: make them some (such as seconds since a day), or leave the column out"
 
 
@@ -23,6 +25,7 @@ class ReadSettings:
     # Columns to read, in this order, whatever their order in the file; else all but the key. Columns without
     # names are called "0", "1", ...
     columns: tuple[str, ...] | None = None
+    unnamed: bool = False  # whether as many columns without names may be taken for them
     key: str | None = None  # column that names the rows; it is returned beside the values, not among them
     key_optional: bool = False  # whether a file may lack the key, and is then read without
     chunk_rows: int = 10_000  # memory is bounded by it, not by the file
@@ -34,7 +37,8 @@ class ReadSettings:
     tap: Callable[[bytes], object] | None = None  # is given the text of a CSV file, unpacked, as it is read
     only: Mapping[str, str] | None = None  # keys of images to read, each with the SHA-256 that it must have
     mixed: bool = False  # whether tables are read as columns of any type, and not as numbers alone
-    rows: tuple[int, int] | None = None  # first and last + 1, as `cuts` has them; else all
+    rows: tuple[int, int] | None = None  # first and last + 1 of a part, as `parts` has them; else all
+    span: tuple[int, int] | None = None  # first and last + 1 byte of a part of a text
 
     def __post_init__(self) -> None:
         if self.chunk_rows < 1:
@@ -182,6 +186,9 @@ def check_width(n_columns: int, where: str) -> None:
 def select_columns(names: Sequence[str], settings: ReadSettings, where: str) -> Selection:
     """Find the columns asked for by name; refuse missing ones, and name the nearest."""
     check_width(len(names), where)
+    numbered = all(name == str(i) for i, name in enumerate(names))
+    if settings.unnamed and numbered and len(names) == len(settings.columns or ()):
+        names = settings.columns or ()
     position = {name: i for i, name in enumerate(names)}  # a table may have a hundred thousand columns
     if len(position) < len(names):
         repeated = sorted(name for name, count in Counter(names).items() if count > 1)
@@ -192,6 +199,9 @@ def select_columns(names: Sequence[str], settings: ReadSettings, where: str) -> 
     wanted = settings.columns
     if wanted is None:
         wanted = tuple(name for name in names if name != key)
+    elif not position.keys() >= set(wanted):  # parts of a column of lists are named after it
+        whole = (name if name in position else _PART_OF_LIST.sub("", name) for name in wanted)
+        wanted = tuple(dict.fromkeys(whole))
     asked = dict.fromkeys((*wanted, *([key] if key is not None else [])))
     missing = [name for name in asked if name not in position]
     if missing:

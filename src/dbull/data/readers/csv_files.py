@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, TextIO
+from typing import IO, Any, TextIO
 
 import numpy as np
 
 from dbull.data.readers.chunk import Chunk, ReadSettings, Selection, optional_pyarrow, select_columns
 from dbull.data.readers.opening import DAMAGE, open_bytes
 from dbull.data.readers.separators import MAX_LINE, Writing, long_cells, look_at
+from dbull.data.readers.text_parts import CountedLines, Cut, length_of_mark, open_part, row_cuts
 from dbull.errors import DataError
 
 _MAX_BLOCK = 2**31 - 1  # pyarrow holds the size in 32 bits
@@ -22,8 +23,34 @@ BLOCK_CHARACTERS = 1 << 26  # lines that are held at once
 
 def read_csv(path: Path, settings: ReadSettings) -> Iterator[Chunk]:
     """Yield the rows of a file of separated text, packed or not."""
-    with open_bytes(path, settings) as stream:
-        yield from read_csv_stream(stream, settings, str(path))
+    with open_bytes(path, settings) as stream, open_part(path, settings) as part:
+        yield from read_csv_stream(stream, settings, str(path), part)
+
+
+def csv_cuts(path: Path, settings: ReadSettings, n_rows: int) -> list[Cut]:
+    """Return where a file that is not packed can be cut into parts of so many rows; none if it cannot.
+
+    One pass: a line without a quote is a row, others are shown to the parser.
+    """
+    where = str(path)
+
+    def is_row(line: str) -> bool:
+        if '"' in line:
+            return bool(next(_quoted_rows(chain([line], lines), where, look.separator)))
+        return bool(line.strip("\r\n" if settings.mixed else None))
+
+    try:
+        with path.open("rb") as stream, long_cells() if settings.mixed else nullcontext():
+            text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
+            _, look, first, has_header = _begun(text, settings, where)
+            text.seek(0)
+            lines = CountedLines(bounded_lines(text, where), length_of_mark(path))
+            next(line for line in lines if line.strip())
+            if not has_header:
+                lines.put_back(first)
+            return row_cuts(lines, n_rows, is_row)
+    except (*DAMAGE, UnicodeDecodeError, csv.Error, DataError):  # of which the reader will tell
+        return []
 
 
 def first_line(path: Path) -> tuple[str, ...] | None:
@@ -38,11 +65,13 @@ def first_line(path: Path) -> tuple[str, ...] | None:
         return None
 
 
-def read_csv_stream(stream: Any, settings: ReadSettings, where: str) -> Iterator[Chunk]:
-    """Yield the rows of an open stream of separated UTF-8 text."""
+def read_csv_stream(
+    stream: Any, settings: ReadSettings, where: str, part: IO[bytes] | None = None
+) -> Iterator[Chunk]:
+    """Yield the rows of an open stream of separated UTF-8 text; of a part, if its bytes are given too."""
     text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
     try:
-        yield from _chunks(text, settings, where)
+        yield from _chunks(text, settings, where, part)
     except UnicodeDecodeError as error:
         raise DataError(f"{where}: not UTF-8 text ({error.reason} at byte {error.start})") from error
     except DAMAGE as error:
@@ -53,21 +82,30 @@ def read_csv_stream(stream: Any, settings: ReadSettings, where: str) -> Iterator
         text.detach()
 
 
-def _chunks(text: TextIO, settings: ReadSettings, where: str) -> Iterator[Chunk]:
+def _begun(text: TextIO, settings: ReadSettings, where: str) -> tuple[Iterator[str], Writing, str, bool]:
+    """Return the lines after the first that has anything, how cells are written, it, and if it has names."""
     lines, look = look_at(bounded_lines(text, where))
-    first_line = next((line for line in lines if line.strip()), "")
-    if not first_line:
+    first = next((line for line in lines if line.strip()), "")
+    if not first:
         raise DataError(f"{where}: the file is empty")
+    cells = next(csv.reader([first], delimiter=look.separator))
+    has_header = settings.header if settings.header is not None else _is_header(cells, settings, where)
+    return lines, look, first, has_header
+
+
+def _chunks(text: TextIO, settings: ReadSettings, where: str, part: IO[bytes] | None) -> Iterator[Chunk]:
+    lines, look, first_line, has_header = _begun(text, settings, where)
     first = next(csv.reader([first_line], delimiter=look.separator))
-    has_header = settings.header if settings.header is not None else _is_header(first, settings, where)
     names = [name.strip() for name in first] if has_header else [str(i) for i in range(len(first))]
     selection = select_columns(names, settings, where)
-    if not has_header:
+    if part is not None:
+        lines = bounded_lines(io.TextIOWrapper(part, encoding="utf-8", newline=""), where)
+    elif not has_header:
         lines = chain([first_line], lines)
+    first_row = settings.rows[0] if settings.rows is not None else 0
     if settings.mixed:
-        yield from _quoted_chunks(lines, settings, selection, 0, look)
+        yield from _quoted_chunks(lines, settings, selection, first_row, look)
         return
-    first_row = 0
     while block := _block(lines, settings.rows_at_once(selection.n_columns)):
         if any('"' in line for line in block):
             # Quotes may hide separators and line ends: the rest of the file goes through the csv module.

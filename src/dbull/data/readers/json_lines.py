@@ -12,6 +12,7 @@ import numpy as np
 from dbull.data.readers.chunk import Chunk, ReadSettings, Selection, select_columns
 from dbull.data.readers.csv_files import bounded_lines
 from dbull.data.readers.opening import DAMAGE, open_bytes
+from dbull.data.readers.text_parts import CountedLines, Cut, length_of_mark, open_part, row_cuts
 from dbull.errors import DataError
 
 MOST_BYTES = 1 << 28  # of a list
@@ -20,8 +21,19 @@ TEXT = "text"  # the column of lines that are texts alone
 
 def read_json_lines(path: Path, settings: ReadSettings) -> Iterator[Chunk]:
     """Yield the rows of a .jsonl file, packed or not."""
-    with open_bytes(path, settings) as stream:
-        yield from read_json_stream(stream, settings, str(path))
+    with open_bytes(path, settings) as stream, open_part(path, settings) as part:
+        yield from read_json_stream(stream if part is None else part, settings, str(path))
+
+
+def json_cuts(path: Path, n_rows: int) -> list[Cut]:
+    """Return where a file that is not packed can be cut into parts of so many rows; none if it cannot."""
+    try:
+        with path.open("rb") as stream:
+            text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="\n")
+            lines = CountedLines(bounded_lines(text, str(path)), length_of_mark(path))
+            return row_cuts(lines, n_rows, lambda line: bool(line.strip()))
+    except (*DAMAGE, UnicodeDecodeError, DataError):  # of which the reader will tell
+        return []
 
 
 def read_json(path: Path, settings: ReadSettings) -> Iterator[Chunk]:
@@ -40,8 +52,9 @@ def read_json(path: Path, settings: ReadSettings) -> Iterator[Chunk]:
 def read_json_stream(stream: Any, settings: ReadSettings, where: str) -> Iterator[Chunk]:
     """Yield the rows of an open stream of JSON lines."""
     text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="\n")
+    first_row = settings.rows[0] if settings.rows is not None else 0
     try:
-        yield from _chunks(_rows(text, where), settings, where)
+        yield from _chunks(_rows(text, where, first_row), settings, where, first_row)
     except UnicodeDecodeError as error:
         raise DataError(f"{where}: not UTF-8 text ({error.reason} at byte {error.start})") from error
     except DAMAGE as error:
@@ -60,24 +73,24 @@ def json_names(path: Path) -> tuple[str, ...] | None:
         return None
 
 
-def _rows(text: Any, where: str) -> Iterator[dict[str, Any]]:
-    for number, line in enumerate(bounded_lines(text, where), 1):
-        if not line.strip():
-            continue
+def _rows(text: Any, where: str, first_row: int = 0) -> Iterator[dict[str, Any]]:
+    lines = (line for line in bounded_lines(text, where) if line.strip())
+    for number, line in enumerate(lines, first_row + 1):
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise DataError(f"{where}: line {number} is not JSON ({error!s:.100})") from error
+            raise DataError(f"{where}: row {number} is not JSON ({error!s:.100})") from error
         row = {TEXT: row} if isinstance(row, str) else row
         if not isinstance(row, dict):
             raise DataError(
-                f"{where}: line {number} must be an object with named fields, got {line.strip():.60}"
+                f"{where}: row {number} must be an object with named fields, got {line.strip():.60}"
             )
         yield row
 
 
-def _chunks(rows: Iterator[dict[str, Any]], settings: ReadSettings, where: str) -> Iterator[Chunk]:
-    first_row = 0
+def _chunks(
+    rows: Iterator[dict[str, Any]], settings: ReadSettings, where: str, first_row: int = 0
+) -> Iterator[Chunk]:
     while some := list(islice(rows, settings.chunk_rows)):
         names = dict.fromkeys(name for row in some for name in row)
         if settings.mixed:  # fields that no row of this chunk has are missing
