@@ -36,7 +36,7 @@ def days():
 
 
 @pytest.fixture(scope="module")
-def model(days, quick_module):
+def model(days):
     learner = DBULL(**QUICK)
     for day in days:
         learner.partial_fit(day)
@@ -76,7 +76,7 @@ def test_every_format_is_answered_alike(model, days, kind):
     np.testing.assert_array_equal(model.transform(other), model.transform(days[1]))
 
 
-def test_a_stored_model_goes_on_to_the_bit(model, days, tmp_path, quick_module):
+def test_a_stored_model_goes_on_to_the_bit(model, days, tmp_path, quick_learning):
     model.save(tmp_path / "model")
     kept = load(tmp_path / "model")
     np.testing.assert_array_equal(kept.predict_proba(days[0]), model.predict_proba(days[0]))
@@ -93,7 +93,7 @@ def test_what_was_tampered_with_is_refused(model, tmp_path):
         load(tmp_path / "model")
 
 
-def test_merged_clusters_share_their_columns(days, quick_module):
+def test_merged_clusters_share_their_columns(days, quick_learning):
     learner = DBULL(**QUICK, resolution=2.0).fit(days[0])
     assert learner.n_clusters_ == 2
     before = column_profiles(learner)[1]
@@ -104,7 +104,7 @@ def test_merged_clusters_share_their_columns(days, quick_module):
     torch.testing.assert_close(both.mean, expected)
 
 
-def test_narrow_matrices_are_rows_as_they_are(quick_module):
+def test_narrow_matrices_are_rows_as_they_are(quick_learning):
     rows = documents((0, 1), 60, seed=0)[:, :200]
     one, other = (DBULL(**QUICK).fit(x) for x in (rows, rows.toarray()))
     np.testing.assert_array_equal(one.labels_, other.labels_)
