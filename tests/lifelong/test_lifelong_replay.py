@@ -17,6 +17,7 @@ from dbull.lifelong.state import LearnerState
 from dbull.lifelong.training import Trainer, TrainingRows
 from dbull.mixture.posterior import mean_weights
 from dbull.nets.inputs import fit_inputs
+from dbull.nets.likelihood import MAX_LOG_VAR, MIN_LOG_VAR
 from dbull.nets.vae import VAE, NetworkShape
 from dbull.probability.normal_wishart import expected_covariance
 from learning import drained, learn_settings
@@ -142,6 +143,17 @@ def test_decoded_rows_come_from_the_mixture(states):
     assert bool(((codes.mean(0) - components.mean[1]).abs() < 4 * error).all())
     scale = torch.outer(covariance.diagonal(), covariance.diagonal()).sqrt()
     assert bool(((codes.T.cov() - covariance).abs() < 0.2 * scale).all())
+
+
+def test_decoded_rows_vary_as_rows_do(states):
+    """Around what their codes decode to, by the decoder's variance; without it they would all be smooth."""
+    past = Past(copy.deepcopy(states["decoded"]), "decoded", seeded())
+    seen = []
+    past.vae.decoder.register_forward_hook(lambda module, given, output: seen.append(output.clone()))
+    values = past.rows_of(1, 1000, seeded(3))[1]
+    smooth = past.vae.likelihood.mean(torch.cat(seen))[:1000]
+    log_var = past.vae.likelihood.log_var.detach().clamp(MIN_LOG_VAR, MAX_LOG_VAR)
+    assert float((values - smooth).var()) == pytest.approx(float(log_var.exp()), rel=0.1)
 
 
 def test_replayed_rows_belong_to_the_cluster_they_were_drawn_from(past, states):

@@ -105,6 +105,27 @@ def test_gradients_by_differences(rng, name):
     assert torch.autograd.gradcheck(lambda out: likelihood.log_prob(out, x), output)
 
 
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_draws_have_the_moments_of_the_density(name):
+    """Mean and variance of many draws of one row; those of the densities that scipy was compared with."""
+    likelihood = make_likelihood(name)
+    outputs = torch.tensor([[-1.5, 0.3, 2.0], [-3.0, 0.7, 9.0]])[: likelihood.n_outputs].flatten()[None]
+    mean = likelihood.mean(outputs)[0].detach()
+    var = {
+        "bernoulli": mean * (1 - mean),
+        "gaussian": torch.ones(3),
+        "gaussian-fixed": torch.full((3,), 0.5),
+        "gaussian-learned": torch.exp(torch.tensor([-3.0, 0.7, 6.0])),  # the last at its bound
+    }[name]
+    draws = likelihood.sample(outputs.expand(20_000, -1), torch.Generator().manual_seed(0))
+    assert draws.shape == (20_000, 3)
+    assert not draws.requires_grad
+    assert bool(((draws.mean(0) - mean).abs() < 4 * (var / 20_000).sqrt()).all())
+    torch.testing.assert_close(draws.var(0), var, rtol=0.06, atol=0)
+    if name == "bernoulli":
+        assert set(draws.unique().tolist()) == {0.0, 1.0}
+
+
 def test_names():
     with pytest.raises(SettingsError, match="did you mean 'gaussian'"):
         make_likelihood("gausian")

@@ -45,17 +45,21 @@ def encode_rows(vae: VAE, inputs: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @torch.no_grad()
-def decode_codes(vae: VAE, codes: Tensor) -> Tensor:
-    """Return the expected values (N, d) at latent vectors (N, D), float32 on the CPU."""
+def decode_codes(vae: VAE, codes: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    """Return the expected values (N, d) at latent vectors (N, D), float32 on the CPU.
+
+    With a generator values are drawn: what the decoder leaves open is filled in at random.
+    """
     if not vae.learns:
         return codes.to(torch.float32)
     device = next(vae.parameters()).device
 
     def decode(chunk: Tensor) -> Tensor:
-        decoded = vae.decode(padded(chunk.to(torch.float32)).to(device))
-        return vae.likelihood.mean(decoded)[: len(chunk)].cpu()
+        decoded = vae.decode(padded(chunk.to(torch.float32)).to(device))[: len(chunk)]
+        return (vae.likelihood.mean(decoded) if generator is None else decoded).cpu()
 
-    return torch.cat(mapped(decode, codes.split(CHUNK_ROWS)))
+    values = torch.cat(mapped(decode, codes.split(CHUNK_ROWS)))
+    return values if generator is None else vae.likelihood.sample(values, generator)
 
 
 @torch.no_grad()

@@ -197,7 +197,7 @@ class Past:
     ----------
     source
         "imprints": inputs are drawn from the imprints of components. "decoded": codes are drawn from the
-        mixture and decoded, as in the paper. "none": nothing is replayed.
+        mixture, and values from what they decode to, as in the paper. "none": nothing is replayed.
     """
 
     def __init__(self, state: LearnerState, source: str, generator: torch.Generator):
@@ -229,7 +229,8 @@ class Past:
         components = self.posterior.components
         root = torch.linalg.cholesky(expected_covariance(components)[component])
         noise = torch.randn(n_rows, len(root), generator=generator, dtype=torch.float64)
-        values = decode_codes(self.vae, components.mean[component] + noise @ root.T)
+        # Expected values are smoother than rows ever are, and the networks would learn to expect that.
+        values = decode_codes(self.vae, components.mean[component] + noise @ root.T, generator)
         return self.view.inputs(values), values
 
     def replay(

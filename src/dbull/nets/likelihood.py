@@ -1,7 +1,7 @@
 """How the decoder's output becomes a distribution of the data: Bernoulli or Gaussian.
 
 Each likelihood says how many numbers the decoder must give per value of the data (`n_outputs`), the
-log-density of the data under them, and the expected data.
+log-density of the data under them, the expected data, and data drawn at random.
 """
 
 import math
@@ -34,6 +34,10 @@ class Likelihood(nn.Module, ABC):
         """Return the expected data, (N, d)."""
 
     @abstractmethod
+    def sample(self, output: Tensor, generator: torch.Generator) -> Tensor:
+        """Draw data, (N, d)."""
+
+    @abstractmethod
     def log_prob_of_mean(self, x: Tensor) -> float:
         """Return the mean log-density of rows (N, d) if each were described by the mean of all rows."""
 
@@ -46,6 +50,9 @@ class _Bernoulli(Likelihood):
 
     def mean(self, output: Tensor) -> Tensor:
         return torch.sigmoid(output)
+
+    def sample(self, output: Tensor, generator: torch.Generator) -> Tensor:
+        return torch.bernoulli(self.mean(output), generator=generator)
 
     def log_prob_of_mean(self, x: Tensor) -> float:
         least = 0.5 / (len(x) + 1)  # a pixel that is always black is so in rows to come, but not for certain
@@ -68,6 +75,10 @@ class _Gaussian(Likelihood):
     def mean(self, output: Tensor) -> Tensor:
         return output
 
+    def sample(self, output: Tensor, generator: torch.Generator) -> Tensor:
+        std = torch.exp(0.5 * self.log_var.detach().clamp(MIN_LOG_VAR, MAX_LOG_VAR)).to(output.device)
+        return torch.normal(output, std.expand_as(output), generator=generator)
+
     def log_prob_of_mean(self, x: Tensor) -> float:
         var = x.var(0, correction=0).mean()
         log_var = var.log().clamp(MIN_LOG_VAR, MAX_LOG_VAR) if self.log_var.requires_grad else self.log_var
@@ -85,6 +96,12 @@ class _GaussianLearned(Likelihood):
 
     def mean(self, output: Tensor) -> Tensor:
         return output.chunk(2, dim=1)[0]
+
+    def sample(self, output: Tensor, generator: torch.Generator) -> Tensor:
+        mean, log_var = output.chunk(2, dim=1)
+        return torch.normal(
+            mean, torch.exp(0.5 * log_var.clamp(MIN_LOG_VAR, MAX_LOG_VAR)), generator=generator
+        )
 
     def log_prob_of_mean(self, x: Tensor) -> float:
         both = torch.cat([x.mean(0), x.var(0, correction=0).log()])
