@@ -36,7 +36,9 @@ def blobs():
     x = centres[rng.integers(3, size=420)] + rng.normal(size=(420, 12))
     x = (x * np.logspace(-3, 3, 12)).astype(np.float32)
     x[:, 5] = 7.0
-    return DBULL(**SMALL).fit(x[:300]), x[300:]
+    learner = DBULL(**SMALL | {"epochs": 10}).fit(x[:300])
+    assert learner.n_clusters_ == 3
+    return learner, x[300:]
 
 
 @pytest.fixture
