@@ -73,6 +73,21 @@ def test_clusters_that_touch_more_and_less_are_a_matter_of_degree():
     assert lowered(edges_of([100.0] * 4, {(0, 1): 4.0, (1, 2): 2.0}), 0.1) < 0.1  # the last touches nothing
 
 
+def test_two_kinds_that_touch_are_not_one_for_want_of_others():
+    """Two pieces of each, and a contact between the kinds that would join them at the lowered threshold."""
+    edges = edges_of([100.0] * 4, {(0, 1): 5.0, (2, 3): 5.0, (1, 2): 4.6})
+    contact = float(mixing(join_first(edges))[0, 2])
+    assert LOWERED * 0.1 < contact < 0.1
+    assert join_components(edges, sizes_of(9, 9, 9, 9), lowered(edges, 0.1)).tolist() == [0, 0, 1, 1]
+    assert lowered(edges_of([10.0] * 2, {(0, 1): 9.0}), 0.1) == 0.1  # as one, whatever the gap
+
+
+def join_first(edges):
+    """Return the edges with the first two and the last two components joined."""
+    both = torch.tensor([[1.0, 0, 0, 0], [1, 0, 0, 0], [0, 0, 1, 0], [0, 0, 1, 0]], dtype=torch.float64)
+    return both.T @ edges @ both
+
+
 def test_what_touches_old_clusters_only_says_nothing_of_new_ones():
     """A gap is sought among new components, whose contacts with old ones are another matter."""
     edges = edges_of([100.0] * 4, {(0, 1): 6.0, (1, 2): 2.5, (2, 3): 1.0, (0, 3): 0.6})

@@ -60,7 +60,8 @@ def lowered(edges: Tensor, threshold: float, n_old: int = 0) -> float:
     Pieces of one cluster can be mixed as little as clusters that touch are elsewhere: a layout of a thousand
     rows of one Gaussian has lumps, mixed .03 to .15. But where joining goes on and the next pair is
     `CLEAR_GAP` times less mixed than any before, there is a level at which clusters stand apart, and what
-    touches more than that is within them. Without such a gap, clusters are a matter of degree.
+    touches more than that is within them. Without such a gap, clusters are a matter of degree. Where all are
+    in contact, what is joined last is what stands apart.
     """
     edges, n = edges.clone(), len(edges)
     heights = [threshold]
@@ -70,10 +71,11 @@ def lowered(edges: Tensor, threshold: float, n_old: int = 0) -> float:
         best = int(mixed.argmax())
         heights.append(min(heights[-1], float(mixed.flatten()[best])))
         _join(edges, *sorted((best // n, best % n)))
-    lowest = NO_CONTACT * threshold
-    ends = torch.tensor([*heights, 0.0], dtype=torch.float64).clamp_min(lowest)
-    clear = bool((ends[:-1] >= CLEAR_GAP * ends[1:]).any())
-    return LOWERED * threshold if clear else threshold
+    ends = torch.tensor([*heights, 0.0], dtype=torch.float64).clamp_min(NO_CONTACT * threshold)
+    if not bool((ends[:-1] >= CLEAR_GAP * ends[1:]).any()):
+        return threshold
+    # Whether all of them are one is decided as ever: the least contact of all stays below the threshold.
+    return min(threshold, max(LOWERED * threshold, math.nextafter(heights[-1], math.inf)))
 
 
 def _join(edges: Tensor, a: int, b: int) -> None:
