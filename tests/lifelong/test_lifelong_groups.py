@@ -95,6 +95,8 @@ def test_what_touches_old_clusters_only_says_nothing_of_new_ones():
     with_old[1:, 1:] = edges
     with_old[0, 0] = 100.0
     assert lowered(edges, 0.1) == lowered(with_old, 0.1, n_old=1)
+    touching = edges_of([100.0] * 3, {(0, 1): 20.0, (1, 2): 0.02})
+    assert lowered(touching, 0.1, n_old=1) == pytest.approx(LOWERED * 0.1)
 
 
 def test_new_ones_join_an_old_cluster_at_a_threshold_of_its_own():
