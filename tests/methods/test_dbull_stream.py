@@ -392,7 +392,7 @@ def test_each_new_cluster_is_found_and_old_ones_keep_their_ids(data):
     for n_seen, label in enumerate(range(4), 1):
         model.partial_fit(X[y == label])
         assert model.n_clusters_ == n_seen
-        assert set(model.labels_) == {n_seen - 1}
+        assert (model.labels_ == n_seen - 1).mean() > 0.95
         ids[label] = n_seen - 1
         assert model.events_[-1].kind == "birth"
         assert model.events_[-1].clusters == (n_seen - 1,)

@@ -20,6 +20,8 @@ from dbull.mixture.updates import local_step
 
 if TYPE_CHECKING:
     from dbull.lifelong.state import LearnerState
+    from dbull.mixture.posterior import MixturePosterior
+    from dbull.mixture.updates import Points
 
 N_ROUNDS = 100
 STILL = 1e-4  # of the median distance: a round that moves no place further is the last
@@ -64,9 +66,13 @@ def points_of(state: LearnerState, plane: Plane, codes: Tensor) -> Tensor:
     """Return where codes (N, D) lie on the map, (N, 2)."""
     places = torch.tensor([plane.places[i] for i in state.memory.ids], dtype=torch.float64)
     means = _means(state)
-    shares = state._by_chunks(local_step, codes).exp()
-    beside = (codes - shares @ means) @ plane.axes.T
-    return shares @ places + _resized(beside, plane)
+
+    def placed(posterior: MixturePosterior, points: Points) -> Tensor:
+        shares = local_step(posterior, points).exp()
+        beside = (points.zt.T - shares @ means) @ plane.axes.T
+        return shares @ places + _resized(beside, plane)
+
+    return state.by_chunks(placed, codes)
 
 
 def _settled(places: Tensor, distances: Tensor, movable: list[int]) -> Tensor:

@@ -113,7 +113,7 @@ class LearnerState:
 
     def log_proba(self, codes: Tensor) -> Tensor:
         """Return the log probability of each of `cluster_ids`, (N, n_clusters), for latent means (N, D)."""
-        of_components = self._by_chunks(local_step, codes)
+        of_components = self.by_chunks(local_step, codes)
         cluster_of = self.cluster_of
         members = [of_components[:, cluster_of == c] for c in self.cluster_ids]
         return torch.stack([torch.logsumexp(part, dim=1) for part in members], dim=1)
@@ -151,13 +151,13 @@ class LearnerState:
 
     def log_density(self, codes: Tensor) -> Tensor:
         """Return the log predictive density of each code, (N,)."""
-        return self._by_chunks(log_predictive, codes)
+        return self.by_chunks(log_predictive, codes)
 
     def code_bounds(self, codes: Tensor) -> Tensor:
         """Return what each code adds to the evidence lower bound of the mixture, (N,)."""
-        return torch.logsumexp(self._by_chunks(log_joint, codes), dim=1)
+        return torch.logsumexp(self.by_chunks(log_joint, codes), dim=1)
 
-    def _by_chunks(self, answer: Callable[[MixturePosterior, Points], Tensor], codes: Tensor) -> Tensor:
+    def by_chunks(self, answer: Callable[[MixturePosterior, Points], Tensor], codes: Tensor) -> Tensor:
         """Ask the mixture in chunks of one size, so that no row's answer depends on the rows beside it."""
 
         def ask(chunk: Tensor) -> Tensor:

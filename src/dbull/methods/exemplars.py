@@ -59,7 +59,7 @@ def nearest_rows(
     """Return the rows nearest to the centre of each cluster, as depth and position; copies count once."""
     if not state.imprints or not state.imprints.keys() >= set(state.memory.ids):
         return {}
-    scores = state._by_chunks(log_joint, codes)
+    scores = state.by_chunks(log_joint, codes)
     labels, candidates, found = state.assign(codes), {}, {}
     for cluster in labels.unique().tolist():
         members = (labels == cluster).nonzero()[:, 0]
