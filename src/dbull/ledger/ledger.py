@@ -93,6 +93,15 @@ class Ledger:
         self.n_arrivals = now
         self._events += report.events(now)
 
+    def redistribute(self, rows: Mapping[int, int], parents: Mapping[int, tuple[int, ...]]) -> None:
+        """Say how many rows each living cluster has, and from which ones some of them came.
+
+        For a data set with which clusters were sought anew in all rows so far.
+        """
+        for cluster, n_rows in rows.items():
+            record = self._living(cluster)
+            self._put(replace(record, rows=n_rows, parents=parents.get(cluster, record.parents)))
+
     def explain_births(self, reasons: Mapping[int, str]) -> None:
         """Add to the births of the latest data set what sets the newborn clusters apart."""
         for i, event in enumerate(self._events):

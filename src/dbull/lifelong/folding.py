@@ -98,6 +98,7 @@ def fold_in(
         n_rows=state.n_rows + arrival.n_rows,
         column_rms=reached,
         ledger=copy.deepcopy(state.ledger),
+        beginning=None,  # whoever goes on with it says so
     )
     if s.replay == "imprints" and state.vae.learns:
         _imprint(state.imprints, rows, counted, ids)

@@ -137,7 +137,7 @@ def learn(
     elif len(inputs) > 0:
         points = Points.from_rows(inputs.to(torch.float64))
         fit = search(fit, points)
-        if first and s.mixture.weight(len(inputs), points.n_dims, 2) == 1.0:
+        if first and s.mixture.weight(len(inputs), points.n_dims, 2) >= 1.0:
             # Few rows, all of which count in full: bounds can be compared, and a search is soon stuck.
             for n_th in range(1, FRESH_SEARCHES + 1):
                 fit = search.afresh(fit, points, 0.0, n_th)

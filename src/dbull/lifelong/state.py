@@ -12,6 +12,7 @@ from torch import Tensor
 
 from dbull.errors import NumericalError
 from dbull.ledger import Ledger, spread_of
+from dbull.lifelong.beginning import Beginning
 from dbull.lifelong.groups import Join, hierarchy
 from dbull.lifelong.index import EXACT
 from dbull.lifelong.inference import CHUNK_ROWS, padded
@@ -50,6 +51,7 @@ class LearnerState:
     ledger: Ledger = field(default_factory=Ledger)  # every cluster that has ever been, and what happened
     fingerprint: str = ""  # of the encoder that the statistics belong to
     graph_index: str = EXACT  # by which the neighbours of the latest data set were found
+    beginning: Beginning | None = None  # what few rows were like, while the stream is young
     # Largest root mean square that each value had in any data set, (d,); empty where nothing is known.
     column_rms: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.float64))
 
@@ -139,6 +141,7 @@ class LearnerState:
     def merge(self, older: int, newer: int) -> None:
         """Make one cluster of two: the components of the newer one belong to the older from now on."""
         self.ledger.merged(older, newer)
+        self.beginning = None  # what a person has decided is not decided again
         sizes = {c: sum(imprint.n_rows for imprint in self.imprints_of(c)) for c in (older, newer)}
         self.owner = {i: older if owner == newer else owner for i, owner in self.owner.items()}
         if newer in self.calibrations and not self.imprints:  # bounds know no shares

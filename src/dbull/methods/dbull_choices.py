@@ -64,10 +64,13 @@ class Choices:
         }
 
 
-def choose(model: DBULL, rows: torch.Tensor) -> Choices:
-    """Check the parameters of a model and resolve them for the rows of its first data set."""
+def choose(model: DBULL, rows: torch.Tensor, seed: int | None = None) -> Choices:
+    """Check the parameters of a model and resolve them for the rows of its first data set.
+
+    The seed is that of the model, unless one is given.
+    """
     table, projected = hasattr(model, "column_encoder_"), hasattr(model, "projection_")
-    seed = new_seed(model.random_state)
+    seed = new_seed(model.random_state) if seed is None else seed
     model.check_parameters()
     image_shape = image_shape_of(model, rows.shape[1])
     kind = model.kind

@@ -44,7 +44,7 @@ class FitSettings:
     concentration: float = 1.0
     max_evidence: str | float | None = "auto"
     evidence_per_cluster: float | None = None  # "auto" means this much for each cluster of a few dimensions
-    most_weight: float = 1.0  # of one observation then; less if each tells of others too
+    most_weight: float = 1.0  # of one observation then: less if each tells of others, more if it is several
     search_rows: int = 10_000  # structure is searched on a sample of this size first
     final_laps: int = 20
     final_tolerance: float = 1e-6
@@ -69,7 +69,7 @@ class FitSettings:
             allowed = min(allowed, max(self.evidence_per_cluster * larger, self.most_weight * n_rows))
         else:
             allowed = default_evidence(n_dims, n_components)
-        return min(1.0, allowed / n_rows)
+        return min(max(1.0, self.most_weight), allowed / n_rows)
 
     def pooled_rows(self, n_rows: int, n_dims: int) -> float:
         """Return how many observations, weighted like the others, the expected covariance counts for."""
