@@ -15,7 +15,9 @@ import dbull
 from dbull import DBULL
 from dbull.errors import ModelFileError
 from dbull.lifelong import beginning as module
-from dbull.lifelong.beginning import ENOUGH, YOUNG, Beginning, continued, grouped, news
+from dbull.lifelong import few_rows
+from dbull.lifelong.beginning import ENOUGH, YOUNG, continued, news
+from dbull.lifelong.few_rows import FewRows, grouped
 
 KINDS, ROWS, SOME = 6, 360, 60
 
@@ -120,13 +122,13 @@ def test_damaged_means_are_refused(mixed, change, tmp_path):
     state = learned(mixed[0][:60], 60).state_
     tensors, document = pack_state(state)
     document = json.loads(json.dumps(document))  # as it is read
-    sound = {"means": np.zeros((3, 4)), "counts": np.full(3, 2.0)}
+    sound = {"means": np.zeros((3, 4)), "counts": np.full(3, 2.0), "n_tried": np.array(6)}
     for stored in (sound, {**sound, **change}):
         tensors["beginning"] = {name: torch.from_numpy(part) for name, part in stored.items()}
         if stored is sound:
             assert unpack_state(tensors, document, state.ledger, state.fingerprint, "here").beginning
             continue
-        with pytest.raises(ModelFileError, match="first rows"):
+        with pytest.raises(ModelFileError, match="beginning has means"):
             unpack_state(tensors, document, state.ledger, state.fingerprint, "here")
 
 
@@ -136,6 +138,9 @@ def test_who_is_young(mixed):
     assert learned(X[:60], 60).state_.beginning.n_rows == 60
     assert learned(many[:ENOUGH], ENOUGH).state_.beginning is None  # shows what there is by itself
     assert learned(many[:YOUNG], ENOUGH - 8).state_.beginning is None  # not any more
+    named = learned(X[:60], 60)
+    named.rename(0, "sevens")
+    assert named.partial_fit(X[60:120]).state_.beginning is None
     merged = learned(X[:120], 60)
     merged.merge_clusters(merged.cluster_ids_[:2])
     assert merged.state_.beginning is None  # what a person has decided stays
@@ -162,7 +167,7 @@ def test_single_rows_become_clusters(mixed):
     assert model.n_clusters_ == 2
     assert len(set(model.predict(two[two[:, 0] > 10]))) == 1
     state = model.state_
-    assert int((state.beginning.counts == 1).sum()) <= module.MOST_ALONE + 1
+    assert int((state.beginning.counts == 1).sum()) <= few_rows.MOST_ALONE + 1
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(1, 5)), min_size=1, max_size=40))
@@ -184,7 +189,7 @@ def test_news_is_what_is_not_known_yet(triples):
 def test_each_id_goes_on_or_lives_in_an_older_one(n_old, n_found, seed):
     rng = np.random.default_rng(seed)
     shared = torch.from_numpy(rng.integers(0, 3, size=(n_old, n_found)).astype(float))
-    shared[:, 0] += 1  # each old cluster has some row
+    shared[:, 0] += 1  # each old cluster has some row (`goes_on`)
     ids = tuple(sorted(rng.choice(50, n_old, replace=False).tolist()))
     id_of, merges = continued(ids, shared)
     assert len(set(id_of.values())) == len(id_of)
@@ -215,8 +220,7 @@ def test_means_keep_count_and_sum(mixed):
     X, _ = mixed
     model = learned(X[:60], 60)
     rows = torch.from_numpy(X[:100])
-    everything = Beginning(rows[:0], torch.zeros(0, dtype=torch.float64)).followed_by(rows)
-    condensed = everything.condensed(model.state_, 100)
+    condensed = FewRows.none(rows).followed_by(rows).pooled(model.state_.view)
     assert condensed.n_rows == 100
     assert len(condensed.means) <= 50
     torch.testing.assert_close(condensed.counts @ condensed.means, rows.sum(0), rtol=1e-5, atol=1e-3)

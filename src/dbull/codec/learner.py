@@ -21,7 +21,8 @@ from dbull.codec.networks import (
 )
 from dbull.documents import Reader, check_fields, fail, list_of, number, object_of, text, whole
 from dbull.ledger import Ledger
-from dbull.lifelong.beginning import YOUNG, Beginning
+from dbull.lifelong.beginning import YOUNG
+from dbull.lifelong.few_rows import FewRows
 from dbull.lifelong.index import EXACT
 from dbull.lifelong.novelty import Calibration
 from dbull.lifelong.past import Imprint, encoder_fingerprint
@@ -43,12 +44,12 @@ def pack_state(state: LearnerState) -> tuple[dict[str, dict[str, Tensor]], dict[
         "prior_scale_inv": prior.scale_inv,
     }
     tensors["imprints"] = imprints | {"column_rms": state.column_rms}
-    if state.beginning is not None:
-        tensors["beginning"] = {"means": state.beginning.means, "counts": state.beginning.counts}
+    for name, few in (("beginning", state.beginning), ("waiting", state.waiting)):
+        if few is not None:
+            tensors[name] = {"means": few.means, "counts": few.counts, "n_tried": torch.tensor(few.n_tried)}
     document = {
         **{name: getattr(state, name) for name in _COUNTS},
         **networks,
-        "n_sought": 0 if state.beginning is None else state.beginning.n_sought,
         "prior": {name: float(getattr(prior, name)) for name in _PRIOR},
         "components": {
             "ids": list(state.memory.ids),
@@ -76,7 +77,7 @@ def unpack_state(
     """Return the learner that `pack_state` was given; ModelFileError if anything contradicts the rest."""
     with refusing_damage(where):
         if isinstance(document, dict):
-            document = {"graph_index": EXACT, "n_sought": 0, **document}  # the first models had no other
+            document = {"graph_index": EXACT, **document}  # the first models had no other
         values = check_fields(document, where, _DOCUMENT)
         mixture, parts, dims = tensors["mixture"], values["components"], values["networks"]["latent_dim"]
         check_kind(tensors, "mixture", torch.float64, where)
@@ -106,7 +107,8 @@ def unpack_state(
             ledger=ledger,
             fingerprint=fingerprint or "",
             column_rms=column_rms,
-            beginning=_unpack_beginning(tensors, values["n_sought"], vae.shape.n_values, where),
+            beginning=_unpack_few(tensors, "beginning", vae.shape.n_values, where),
+            waiting=_unpack_few(tensors, "waiting", vae.shape.n_values, where),
             **{name: values[name] for name in _COUNTS},
         )
         if not vae.learns and state.calibrations:
@@ -118,18 +120,18 @@ def unpack_state(
         return state
 
 
-def _unpack_beginning(tensors: Tensors, n_sought: int, n_values: int, where: str) -> Beginning | None:
-    if "beginning" not in tensors:
+def _unpack_few(tensors: Tensors, name: str, n_values: int, where: str) -> FewRows | None:
+    if name not in tensors:
         return None
-    means, counts = tensors["beginning"]["means"], tensors["beginning"]["counts"]
+    means, counts, n_tried = (tensors[name][part] for part in ("means", "counts", "n_tried"))
     fits = means.dim() == 2 and means.shape[1] == n_values and counts.shape == means.shape[:1]
-    if not fits or not means.is_floating_point() or counts.dtype != torch.float64:
-        fail(where, f"means of shape {tuple(means.shape)} of the first rows for {n_values} columns")
+    if not fits or not means.is_floating_point() or counts.dtype != torch.float64 or n_tried.shape != ():
+        fail(where, f"{name} has means of shape {tuple(means.shape)} for {n_values} columns")
     if not (bool((counts >= 1).all()) and bool((counts == counts.round()).all()) and counts.sum() < YOUNG):
-        fail(where, "means of the first rows that stand for other than a few rows each")
+        fail(where, f"{name} has means that stand for other than a few rows each")
     if not bool(means.isfinite().all()):
-        fail(where, "means of the first rows that are not finite")
-    return Beginning(means, counts, n_sought)
+        fail(where, f"{name} has means that are not finite")
+    return FewRows(means, counts, int(n_tried))
 
 
 def _read_calibration(value: object, where: str) -> tuple[int, Calibration]:
@@ -187,7 +189,6 @@ _CALIBRATION: dict[str, Reader] = {
 }
 _DOCUMENT: dict[str, Reader] = {
     **_COUNTS,
-    "n_sought": whole,
     **NETWORKS,
     "prior": object_of(_PRIOR),
     "components": object_of(

@@ -20,6 +20,7 @@ The hops of one arrival, in order, and the module of each:
     folding     newborn components are placed; fold_in(state, fit, arrival) -> (state, report), once;
     groups      by what newborns join an old cluster or each other
     inference   answers about rows: codes, values, bounds
-    beginning   while rows are few, all of it again from nothing, on means of what came before
+    few_rows    rows that wait until they are enough: as means of groups
+    beginning   while a stream is young, all of it again from nothing, on means of what came before
     learn       all of it, in the order of its docstring
 """

@@ -13,126 +13,61 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from dbull.ledger import ArrivalReport, Newborn
+from dbull.lifelong.few_rows import MOST_ALONE, FewRows
 from dbull.lifelong.inference import elbo_of, encode_rows
-from dbull.lifelong.neighbourhood import nearest_neighbours, neighbours_for
+from dbull.lifelong.neighbourhood import neighbours_for
 from dbull.lifelong.novelty import SUPPORT, sort_rows
-from dbull.lifelong.past import FAR
 from dbull.mixture.posterior import global_step
+from dbull.mixture.updates import local_step
 
 if TYPE_CHECKING:
     from dbull.lifelong.settings import LearnSettings
     from dbull.lifelong.state import LearnerState
-    from dbull.nets.inputs import InputView
 
 YOUNG = 1000  # rows up to which a stream has only begun
 ENOUGH = 128  # rows of a first data set, which show by themselves what there is
 FEWEST_SOUGHT = 32  # rows from which it is worth while to look again
-MOST_GROUPS = 400
-MOST_ALONE = 20  # rows that came alone and wait as they are for a row to be pooled with
 FEWEST_NEIGHBOURS = 8  # of a mean, but for a third of all
 JOIN = 0.5  # times as mixed as usual: few rows lie in lumps
 NEWS = 0.5  # bits that the clusters found must tell of a row beyond those known
 
 
-@dataclass(frozen=True)
-class Beginning:
-    """Rows of a young stream: means of neighbouring ones, in the units of the data."""
-
-    means: Tensor  # (G, d)
-    counts: Tensor  # (G,) float64, rows of each
-    n_sought: int = 0  # rows that were known when clusters were last sought from nothing
-
-    @property
-    def n_rows(self) -> int:
-        """Rows that the means stand for."""
-        return int(self.counts.sum())
-
-    @property
-    def due(self) -> bool:
-        """Whether so many rows have come that clusters should be sought again."""
-        return self.n_rows >= max(FEWEST_SOUGHT, 2 * self.n_sought)
-
-    def followed_by(self, rows: Tensor) -> Beginning:
-        """Take in rows (N, d), each by itself."""
-        counts = torch.cat([self.counts, torch.ones(len(rows), dtype=torch.float64)])
-        return replace(self, means=torch.cat([self.means, rows.to(self.means)]), counts=counts)
-
-    def condensed(self, state: LearnerState, n_latest: int) -> Beginning | None:
-        """Pool neighbouring rows, as the learner sees them; None if the stream is young no longer.
-
-        The `n_latest` rows that came last are at least two to a group, unless they came almost alone.
-        """
-        if self.n_rows >= YOUNG:
-            return None
-        if n_latest < SUPPORT and int((self.counts == 1).sum()) <= MOST_ALONE:
-            return self
-        lonely = self.lonely(state.view)
-        waiting, others = self._some(lonely), self._some(~lonely)
-        if not len(others.means):
-            return self
-        values = state.view.values(others.means)
-        inputs = state.view.inputs(values).double()
-        labels = torch.from_numpy(grouped(inputs.numpy(), others.counts.numpy()))
-        counts = torch.bincount(labels, others.counts)
-        sums = torch.zeros(len(counts), values.shape[1], dtype=torch.float64)
-        sums.index_add_(0, labels, values.double() * others.counts[:, None])
-        means = state.view.rows(sums / counts[:, None]).to(self.means)
-        return replace(
-            self, means=torch.cat([means, waiting.means]), counts=torch.cat([counts, waiting.counts])
-        )
-
-    def lonely(self, view: InputView) -> Tensor:
-        """Return which are single rows without any company, (G,) bool: to be pooled with none, or learned.
-
-        One row that is a thousand times too large would set the scale for all others. If many are so far from
-        everything, that is what the data are like.
-        """
-        if len(self.means) < SUPPORT:
-            return torch.zeros(len(self.means), dtype=torch.bool)
-        nearest = nearest_neighbours(view.values(self.means).double(), 1)[0][:, 0].sqrt()
-        far: Tensor = (nearest > FAR * nearest.median()) & (self.counts == 1)
-        return far & (int(far.sum()) <= MOST_ALONE)
-
-    def in_company(self, view: InputView) -> Beginning:
-        """Return the same without lonely rows."""
-        return self._some(~self.lonely(view))
-
-    def _some(self, which: Tensor) -> Beginning:
-        return replace(self, means=self.means[which], counts=self.counts[which])
-
-    def settings(self, usual: LearnSettings) -> LearnSettings:
-        """Return how to learn the means: each counts for its rows, and has as many times fewer neighbours."""
-        per_mean = self.n_rows / len(self.means)
-        graph, mixture = replace(usual.graph, join=JOIN * usual.graph.join), usual.mixture
-        if graph.n_neighbors is None:
-            fewest = max(2, min(FEWEST_NEIGHBOURS, len(self.means) // 3))
-            n_neighbors = max(fewest, round(neighbours_for(self.n_rows) / per_mean))
-            graph = replace(graph, n_neighbors=n_neighbors)
-        mixture = replace(mixture, most_weight=mixture.most_weight * per_mean)
-        return replace(usual, graph=graph, mixture=mixture)
+def settings_for(known: FewRows, usual: LearnSettings) -> LearnSettings:
+    """Return how to learn the means: each counts for its rows, and has as many times fewer neighbours."""
+    per_mean = known.n_rows / len(known.means)
+    graph, mixture = replace(usual.graph, join=JOIN * usual.graph.join), usual.mixture
+    if graph.n_neighbors is None:
+        fewest = max(2, min(FEWEST_NEIGHBOURS, len(known.means) // 3))
+        n_neighbors = max(fewest, round(neighbours_for(known.n_rows) / per_mean))
+        graph = replace(graph, n_neighbors=n_neighbors)
+    mixture = replace(mixture, most_weight=mixture.most_weight * per_mean)
+    return replace(usual, graph=graph, mixture=mixture)
 
 
-def begun(before: LearnerState, rows: Tensor, settings: LearnSettings) -> Beginning | None:
+def begun(before: LearnerState, rows: Tensor, settings: LearnSettings) -> FewRows | None:
     """Return all rows of a stream that has only begun, those at hand among them; None if it has not.
 
-    Where rows are of another scale, or so many that they show what there is by themselves, it is over.
+    Where rows are of another scale, or so many that they show what there is by themselves, it is over; and
+    where a person has named, retired or merged clusters: what was decided is not decided again.
     """
     learns_so = settings.past.replay == "imprints" and settings.past.novelty and settings.graph.join > 0
-    if not learns_so or settings.training.freeze or before.n_pretrain_rows or len(rows) >= YOUNG:
+    if not learns_so or settings.training.freeze or before.n_pretrain_rows:
         return None
     if before.n_data_sets == 0:
         if len(rows) >= ENOUGH:
             return None
-        return Beginning(rows[:0], torch.zeros(0, dtype=torch.float64), len(rows)).followed_by(rows)
-    if before.beginning is None:
+        return replace(FewRows.none(rows).followed_by(rows), n_tried=len(rows))
+    told = (before.ledger[cluster] for cluster in before.cluster_ids)
+    if before.beginning is None or any(one.name is not None or one.status != "active" for one in told):
+        return None
+    if len(rows) >= YOUNG and not too_few(before):
         return None
     if before.beginning.n_rows >= FEWEST_SOUGHT:  # fewer do not tell a scale
         parts = sort_rows(before, before.view.inputs(before.view.values(rows)), settings.past.outlier_std)
@@ -141,31 +76,31 @@ def begun(before: LearnerState, rows: Tensor, settings: LearnSettings) -> Beginn
     return before.beginning.followed_by(rows)
 
 
-def grouped(points: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Return the group of each point (N, d), by Ward's rule; none is of a single row if there are two.
+def too_few(before: LearnerState) -> bool:
+    """Tell whether a learner has seen too few rows to know on which scale the data are."""
+    return before.beginning is not None and before.beginning.n_rows < SUPPORT
 
-    `counts` are the rows that each stands for.
+
+def goes_on(before: LearnerState, everything: FewRows) -> bool:
+    """Tell whether each known cluster has rows among the means, which show where it goes on."""
+    assert before.beginning is not None
+    known = labels_of(before, everything.means[: len(before.beginning.means)])
+    return set(known.tolist()) == set(before.cluster_ids)
+
+
+def grown_up(known: FewRows, state: LearnerState, n_latest: int) -> FewRows | None:
+    """Return the rows as they wait for the next data set; None if the stream is young no longer.
+
+    If they were due, clusters have been sought in them. The `n_latest` that came last are at least two to a
+    group, unless they came almost alone.
     """
-    from scipy.cluster.hierarchy import fcluster, ward  # slow to import, and only young streams ask
-
-    if len(points) < 2:
-        return np.zeros(len(points), dtype=np.int64)
-    most = int(min(MOST_GROUPS, max(1, counts.sum() // 2)))
-    labels: np.ndarray = np.unique(fcluster(ward(points), most, "maxclust"), return_inverse=True)[1]
-    labels = labels.astype(np.int64)
-    while True:
-        sizes = np.bincount(labels, counts)
-        single = np.flatnonzero(sizes == 1)
-        if len(single) == 0 or len(sizes) == 1:
-            return labels
-        weighted = np.zeros((len(sizes), points.shape[1]))
-        np.add.at(weighted, labels, points * counts[:, None])
-        means = weighted / sizes[:, None]
-        # What pooling adds to the squares within groups: of two that are as near, the smaller is taken.
-        cost = np.square(means - means[single[0]]).sum(1) * sizes / (sizes + 1)
-        cost[single[0]] = np.inf
-        labels[labels == single[0]] = cost.argmin()
-        labels = np.unique(labels, return_inverse=True)[1].astype(np.int64)
+    if known.n_rows >= YOUNG:
+        return None
+    if known.due(FEWEST_SOUGHT):
+        known = replace(known, n_tried=known.n_rows)
+    if n_latest < SUPPORT and int((known.counts == 1).sum()) <= MOST_ALONE:
+        return known
+    return known.pooled(state.view)
 
 
 def news(known: Tensor, found: Tensor, counts: Tensor) -> float:
@@ -189,7 +124,7 @@ def labels_of(state: LearnerState, rows: Tensor) -> Tensor:
 def renewed(
     before: LearnerState,
     found: LearnerState,
-    everything: Beginning,
+    everything: FewRows,
     rows: Tensor,
     reports: tuple[ArrivalReport, ArrivalReport],
 ) -> tuple[LearnerState, ArrivalReport]:
@@ -221,13 +156,13 @@ def renewed(
     newborn = sorted((j for j in range(found.n_clusters) if j not in id_of), key=lambda j: -float(totals[j]))
     ledger = copy.deepcopy(before.ledger)
     id_of |= {j: ledger.ids_given + i for i, j in enumerate(newborn)}
-    for newer, older in sorted(merges.items(), reverse=True):
-        ledger.merged(older, newer)
-    parents = {
-        id_of[j]: int(ledger.resolve([before.cluster_ids[int(shared[:, j].argmax())]])[0])
-        for j in newborn
-        if float(shared[:, j].sum()) > 0
-    }
+    parents = {}
+    for j in newborn:
+        if float(shared[:, j].sum()) > 0:
+            parent = before.cluster_ids[int(shared[:, j].argmax())]
+            while parent in merges:
+                parent = merges[parent]
+            parents[id_of[j]] = parent
     state = _as_the_next(before, found, everything, id_of, rows)
     values = state.view.values(rows)
     inputs = state.view.inputs(values)
@@ -253,7 +188,12 @@ def renewed(
         graph_index=anew.graph_index,
         seconds=usual.seconds + anew.seconds,
     )
-    ledger.record(report)
+    gone = dict.fromkeys(merges, 0)
+    ledger.record(
+        replace(report, rows=report.rows | gone, weights=report.weights | dict.fromkeys(merges, 0.0))
+    )
+    for newer, older in sorted(merges.items(), reverse=True):
+        ledger.merged(older, newer)
     known = {id_of[j]: round(float(totals[j])) for j in range(found.n_clusters)}
     ledger.redistribute(known, {child: (parent,) for child, parent in parents.items()})
     state.ledger = ledger
@@ -287,21 +227,31 @@ def continued(ids: tuple[int, ...], shared: Tensor) -> tuple[dict[int, int], dic
 def _as_the_next(
     before: LearnerState,
     found: LearnerState,
-    everything: Beginning,
+    everything: FewRows,
     id_of: Mapping[int, int],
     rows: Tensor,
 ) -> LearnerState:
     """Return what was found with ids that follow those given before, and counts of rows instead of means."""
-    times, behind = everything.n_rows / found.n_rows, before.memory.next_id
+    behind = before.memory.next_id
+    # Each component counts for the rows that its means stand for.
+    inputs = found.view.inputs(found.view.values(everything.means))
+    nearest = found.by_chunks(local_step, encode_rows(found.vae, inputs)[0]).argmax(1)
+    n_rows, n_means = (
+        torch.bincount(nearest, counts, minlength=found.memory.n_components)
+        for counts in (everything.counts, torch.ones_like(everything.counts))
+    )
+    times = n_rows.clamp_min(1.0) / n_means.clamp_min(1.0)
     memory = replace(
         found.memory.coarse(),
-        overall=found.memory.overall.scaled(times),
+        overall=found.memory.overall.each(lambda part: part * times.reshape(-1, *[1] * (part.dim() - 1))),
         ids=tuple(i + behind for i in found.memory.ids),
         next_id=found.memory.next_id + behind,
         n_given=found.memory.n_given + behind,
     )
+    times_of = dict(zip(found.memory.ids, times.tolist(), strict=True))
     imprints = {
-        i + behind: replace(imprint, n_rows=times * imprint.n_rows) for i, imprint in found.imprints.items()
+        i + behind: replace(imprint, n_rows=times_of[i] * imprint.n_rows)
+        for i, imprint in found.imprints.items()
     }
     return replace(
         found,

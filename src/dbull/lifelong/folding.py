@@ -50,13 +50,14 @@ class Arrival:
     novel_share: float | None  # rows that the clusters of the past find strange, if they can say
     n_near: int  # rows that were searched together with the past; those behind them, apart
     outlier_codes: Tensor  # (O, D) of rows that were set aside
+    own: Tensor  # (N,) bool, which rows are of the data set; others came before, and have waited
     bounds: Tensor | None = None  # (N,) of rows before they were learned, if these say what is usual
     changed_columns: tuple[str, ...] = ()
 
     @property
     def n_rows(self) -> int:
         """All rows, outliers among them."""
-        return len(self.inputs) + len(self.outlier_codes)
+        return int(self.own.sum()) + len(self.outlier_codes)
 
 
 def fold_in(
@@ -65,8 +66,8 @@ def fold_in(
     arrival: Arrival,
     settings: LearnSettings,
     generator: torch.Generator,
-) -> tuple[LearnerState, ArrivalReport]:
-    """Return the state with a learned data set taken in, once, and what that did."""
+) -> tuple[LearnerState, ArrivalReport, Tensor]:
+    """Return the state with a learned data set taken in, once, what that did, and which rows count."""
     s = settings.past
     placed = _place(state, fit, arrival, settings.graph)
     rows = _Rows(arrival.inputs, fit.labels, placed.cluster_of[fit.labels])
@@ -98,7 +99,8 @@ def fold_in(
         n_rows=state.n_rows + arrival.n_rows,
         column_rms=reached,
         ledger=copy.deepcopy(state.ledger),
-        beginning=None,  # whoever goes on with it says so
+        beginning=None,  # whoever goes on with these says so
+        waiting=None,
     )
     if s.replay == "imprints" and state.vae.learns:
         _imprint(state.imprints, rows, counted, ids)
@@ -106,10 +108,10 @@ def fold_in(
         state.imprint_inputs()
     elif s.by_bounds and state.vae.learns:
         state.calibrations = _calibrated_by_bounds(state, rows, arrival)
-    n_outliers = int((~counted).sum()) + len(arrival.outlier_codes)
+    n_outliers = int((~counted & arrival.own).sum()) + len(arrival.outlier_codes)
     report = _report(state, arrival, newborns, n_outliers)
     state.ledger.record(report)
-    return state, report
+    return state, report, counted
 
 
 @dataclass(frozen=True)
@@ -314,7 +316,8 @@ def _report(
     state: LearnerState, arrival: Arrival, newborns: dict[int, Newborn], n_outliers: int
 ) -> ArrivalReport:
     """Tell what the data set did: rows of each cluster as `predict` tells them, births, growths."""
-    codes = torch.cat([arrival.codes, arrival.outlier_codes])
+    own = arrival.own
+    codes = torch.cat([arrival.codes[own], arrival.outlier_codes])
     ids, counts = state.assign(codes).unique(return_counts=True)
     return ArrivalReport(
         rows=dict.fromkeys(state.cluster_ids, 0) | dict(zip(ids.tolist(), counts.tolist(), strict=True)),
@@ -324,7 +327,7 @@ def _report(
         grown={cluster: newborn for cluster, newborn in newborns.items() if cluster in state.ledger},
         novel_share=arrival.novel_share,
         n_outliers=n_outliers,
-        elbo=elbo_of(state, arrival.values, arrival.inputs, arrival.codes),
+        elbo=elbo_of(state, arrival.values[own], arrival.inputs[own], arrival.codes[own]),
         changed_columns=arrival.changed_columns,
         graph_index="" if arrival.graph is None else arrival.graph.index,
     )

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from dbull.ledger import ArrivalReport
 from dbull.lifelong.codes import CodeMixture, CodeSearch
+from dbull.lifelong.few_rows import FewRows
 from dbull.lifelong.folding import Arrival, fold_in
 from dbull.lifelong.index import MANY_ROWS
 from dbull.lifelong.inference import encode_rows
@@ -49,6 +50,8 @@ from dbull.mixture.updates import Points
 from dbull.nets.augment import Augmentation
 
 FRESH_SEARCHES = 4  # besides the first, on rows as they are
+FEW = 128  # rows of a data set, of which those that fit no cluster wait for others like them
+FEWEST_TRIED = 16  # of these, from which they are learned with the next data set
 FEWEST_TO_TRAIN = 20  # rows of a further data set; the networks stay as they are for fewer
 
 
@@ -66,6 +69,10 @@ def learn(
     state.check_coordinates()
     state, s = state.copy(), settings
     generator = state.new_generator()
+    waiting, n_own = state.waiting, len(rows)
+    tried = waiting is not None and n_own < FEW and waiting.due(FEWEST_TRIED)
+    if waiting is not None and tried:
+        rows = torch.cat([rows, waiting.means.to(rows)])
     all_values = state.view.values(rows)
     all_inputs = state.view.inputs(all_values)
     first, learns = state.n_data_sets == 0, state.vae.learns
@@ -170,14 +177,32 @@ def learn(
         graph,
         parts.novel_share if alone <= ALONE_SHARE else max(alone, parts.novel_share or 0.0),
         len(inputs),
-        encode_rows(state.vae, all_inputs[parts.outliers])[0],
+        encode_rows(state.vae, all_inputs[parts.outliers[parts.outliers < n_own]])[0],
+        order < n_own,
         None if bounds is None else bounds[order],
         changed_columns,
     )
-    state, report = fold_in(state, fit, arrival, s, generator)
+    state, report, counted = fold_in(state, fit, arrival, s, generator)
+    if not first and s.past.novelty and s.past.replay == "imprints":
+        strange = torch.cat([order[~counted], parts.outliers]).sort().values
+        state.waiting = _waiting(waiting, rows, strange, n_own, tried).fitting(state.view)
     done = _progress(clock, "done", fit, n_clusters=state.n_clusters)
     yield done
     return state, replace(report, seconds=done.seconds)
+
+
+def _waiting(before: FewRows | None, rows: Tensor, strange: Tensor, n_own: int, tried: bool) -> FewRows:
+    """Return the rows that wait: those that did, but for those that were taken, and strange ones of a few.
+
+    Of many rows those that are strange to all clusters are what they are, and too few to be a kind.
+    """
+    few = FewRows.none(rows) if before is None else before
+    if tried:
+        taken = torch.ones(len(few.means), dtype=torch.bool)
+        taken[strange[strange >= n_own] - n_own] = False
+        few = few.without(taken)
+        few = replace(few, n_tried=few.n_rows)
+    return few.followed_by(rows[strange[strange < n_own]]) if n_own < FEW else few
 
 
 def pretrain(

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dbull.errors import NumericalError
 from dbull.ledger import Ledger, spread_of
-from dbull.lifelong.beginning import Beginning
+from dbull.lifelong.few_rows import FewRows
 from dbull.lifelong.groups import Join, hierarchy
 from dbull.lifelong.index import EXACT
 from dbull.lifelong.inference import CHUNK_ROWS, padded
@@ -51,7 +51,8 @@ class LearnerState:
     ledger: Ledger = field(default_factory=Ledger)  # every cluster that has ever been, and what happened
     fingerprint: str = ""  # of the encoder that the statistics belong to
     graph_index: str = EXACT  # by which the neighbours of the latest data set were found
-    beginning: Beginning | None = None  # what few rows were like, while the stream is young
+    beginning: FewRows | None = None  # all rows of a stream that is young
+    waiting: FewRows | None = None  # rows that fit no cluster, and are too few to found one
     # Largest root mean square that each value had in any data set, (d,); empty where nothing is known.
     column_rms: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.float64))
 

@@ -282,7 +282,7 @@ class LearnedClusters(
         check_is_fitted(self)
         return self._checked(X, first=False)
 
-    def _checked(self, X: Rows, first: bool, fewest: int = 1) -> torch.Tensor:
+    def _checked(self, X: Rows, first: bool, fewest: int | None = None) -> torch.Tensor:
         if isinstance(X, Encoded):
             return as_tensor(X.rows)
         X, rows = cells(X) if is_cells(X) else X, None
@@ -294,7 +294,7 @@ class LearnedClusters(
         else:
             X = embedding_rows(self, X, first=first)
         if rows is None:
-            rows = check_rows(self, X, reset=first, min_rows=fewest, keep_float32=True)
+            rows = check_rows(self, X, reset=first, min_rows=fewest or 1 + first, keep_float32=True)
         return as_tensor(rows)
 
     def _encode(self, rows: torch.Tensor) -> torch.Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import warnings
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
@@ -17,7 +17,19 @@ from sklearn.utils.validation import check_is_fitted
 from dbull.data.blocks import is_source
 from dbull.errors import DataError
 from dbull.ledger import ArrivalReport
-from dbull.lifelong.beginning import NEWS, Beginning, begun, labels_of, news, renewed
+from dbull.lifelong.beginning import (
+    FEWEST_SOUGHT,
+    NEWS,
+    begun,
+    goes_on,
+    grown_up,
+    labels_of,
+    news,
+    renewed,
+    settings_for,
+    too_few,
+)
+from dbull.lifelong.few_rows import FewRows
 from dbull.lifelong.learn import Progress, learn, pretrain
 from dbull.lifelong.novelty import changed_columns
 from dbull.lifelong.plane import lay_out
@@ -39,6 +51,7 @@ from dbull.tables import WordCounts, columns_of
 from dbull.threads import on_own_threads
 
 _log = logging.getLogger(__name__)
+COUNTING = ("text_reader_", "projection_", "vocabulary_")  # words and columns of clusters, which must stay
 
 
 @on_own_threads("fit", "partial_fit", "pretrain", "preview")
@@ -274,7 +287,7 @@ class DBULL(LearnedClusters, BaseEstimator):
             if is_source(X) and not self._is_text(X):
                 learn_source(self, X, keys, first=True)
                 return self
-            rows = self._checked(X, first=True, fewest=2)
+            rows = self._checked(X, first=True)
             self._learn(self._fresh(rows).state, rows, X, keys)
         return self
 
@@ -294,7 +307,7 @@ class DBULL(LearnedClusters, BaseEstimator):
                 return self
             if not first and hasattr(self, "text_reader_"):
                 self.text_reader_ = self.text_reader_.learned(X)
-            rows = self._checked(X, first)
+            rows = self._checked(X, first, fewest=1)
             self._learn(self._fresh(rows).state if first else self.state_, rows, X, keys)
         return self
 
@@ -310,7 +323,7 @@ class DBULL(LearnedClusters, BaseEstimator):
         if getattr(self, "n_data_sets_", 0) > 0:
             raise ValueError("pretrain comes before the first data set; this model has already learned some.")
         with unchanged_on_failure(self):
-            rows = self._checked(X, first=True, fewest=2)
+            rows = self._checked(X, first=True)
             fresh = self._fresh(rows)
             if not fresh.state.vae.learns:
                 raise ValueError("encoder='identity' has no networks to pretrain.")
@@ -343,7 +356,8 @@ class DBULL(LearnedClusters, BaseEstimator):
         (state, report), self.history_ = drained(learning, self.callback)
         self._adopt(state)
         if before and set(before).isdisjoint(state.memory.ids):
-            self._forget_details([one.nearest for one in report.born.values()])
+            for name in ("exemplars_", "map_"):  # they cannot follow clusters that were sought anew
+                self.__dict__.pop(name, None)
         told = self.n_data_sets_, report.n_rows, report.n_clusters, list(report.born)
         _log.info("data set %d: %d rows, %d clusters, new: %s", *told)
         codes = self._encode(rows)
@@ -354,17 +368,6 @@ class DBULL(LearnedClusters, BaseEstimator):
         self.elbo_ = report.elbo if math.isfinite(report.elbo) else math.nan
         if self._counted(X):
             self.report_ = with_reasons(self, state, report)[1]
-
-    def _forget_details(self, parted: Collection[int | None]) -> None:
-        """Forget what cannot follow clusters that were sought anew: map, exemplars, words of parted ones."""
-        for name in ("exemplars_", "map_"):
-            self.__dict__.pop(name, None)
-        for counts in ("vocabulary_", "column_counts_"):
-            if hasattr(self, counts):
-                kept = getattr(self, counts)
-                words = kept.counts if counts == "vocabulary_" else kept
-                words = words.only(c for c in words.clusters if c not in parted)
-                setattr(self, counts, replace(kept, counts=words) if counts == "vocabulary_" else words)
 
     def _counted(self, X: Rows) -> bool:
         """Count words or columns of rows that were just learned, by cluster; return whether there are any."""
@@ -386,34 +389,40 @@ class DBULL(LearnedClusters, BaseEstimator):
         self, state: LearnerState, rows: torch.Tensor
     ) -> Generator[Progress, None, tuple[LearnerState, ArrivalReport]]:
         settings, augment = choose_again(self, state, len(rows))
-        changed = self._changed_columns(state, rows)
-        learned, report = yield from learn(state, rows, settings, augment, changed)
-        everything = begun(state, rows, settings) if self.objective == "default" else None
+        plain = not any(hasattr(self, name) for name in COUNTING) and self.objective == "default"
+        everything = begun(state, rows, settings) if plain else None
+        if everything is not None and too_few(state):
+            learned, report = yield from self._sought_anew(state, everything, rows)
+        else:
+            changed = self._changed_columns(state, rows)
+            learned, report = yield from learn(state, rows, settings, augment, changed)
+            if everything is not None and everything.due(FEWEST_SOUGHT):
+                learned, report = yield from self._sought_anew(state, everything, rows, (learned, report))
         if everything is not None:
-            if everything.due:
-                learned, report = yield from self._sought_anew(state, learned, everything, rows, report)
-                everything = replace(everything, n_sought=everything.n_rows)
-            learned.beginning = everything.condensed(learned, len(rows))
+            learned.beginning = grown_up(everything, learned, len(rows))
         return with_reasons(self, learned, report)
 
     def _sought_anew(
         self,
         before: LearnerState,
-        learned: LearnerState,
-        everything: Beginning,
+        everything: FewRows,
         rows: torch.Tensor,
-        report: ArrivalReport,
+        usual: tuple[LearnerState, ArrivalReport] | None = None,
     ) -> Generator[Progress, None, tuple[LearnerState, ArrivalReport]]:
-        """Seek clusters from nothing in all rows of a young stream; return what tells more."""
+        """Seek clusters from nothing in all rows of a young stream; return what tells more.
+
+        `usual` is what came of learning the rows on top of what was known, if it was tried.
+        """
         company = everything.in_company(before.view)
-        fresh = choose(self, company.means, before.seed)
-        found, anew = yield from learn(
-            fresh.state, company.means, company.settings(fresh.settings), fresh.augment
-        )
-        known, seen = (labels_of(state, everything.means) for state in (learned, found))
-        if news(known, seen, everything.counts) < NEWS:
-            return learned, report
-        return renewed(before, found, everything, rows, (report, anew))
+        fresh = choose(self, company.means, before)
+        settings = settings_for(company, fresh.settings)
+        found, anew = yield from learn(fresh.state, company.means, settings, fresh.augment)
+        if usual is None:
+            return renewed(before, found, everything, rows, (anew, anew))
+        known, seen = (labels_of(state, everything.means) for state in (usual[0], found))
+        if news(known, seen, everything.counts) < NEWS or not goes_on(before, everything):
+            return usual
+        return renewed(before, found, everything, rows, (usual[1], anew))
 
     def _changed_columns(self, state: LearnerState, rows: torch.Tensor) -> tuple[str, ...]:
         """Return the names of columns whose scale is not what it was; warn of them, or refuse them."""

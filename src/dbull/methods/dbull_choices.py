@@ -64,19 +64,20 @@ class Choices:
         }
 
 
-def choose(model: DBULL, rows: torch.Tensor, seed: int | None = None) -> Choices:
+def choose(model: DBULL, rows: torch.Tensor, like: LearnerState | None = None) -> Choices:
     """Check the parameters of a model and resolve them for the rows of its first data set.
 
-    The seed is that of the model, unless one is given.
+    Seed and kind of data are those of an earlier learner, if one is given.
     """
     table, projected = hasattr(model, "column_encoder_"), hasattr(model, "projection_")
-    seed = new_seed(model.random_state) if seed is None else seed
+    seed = new_seed(model.random_state) if like is None else like.seed
     model.check_parameters()
     image_shape = image_shape_of(model, rows.shape[1])
     kind = model.kind
     if kind in ("auto", "text"):
         kind = "dense" if table else guess_kind(rows, image_shape)
         kind = "sparse" if projected else kind
+        kind = kind if like is None else like.kind
     # Columns of a table have a vote each; those of projected rows are directions, the leading ones longer.
     scaled = table or (projected and kind == "sparse")
     recipe = RECIPES[model.objective, kind]
