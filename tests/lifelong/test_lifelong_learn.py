@@ -7,8 +7,10 @@ import pytest
 import torch
 from scipy import stats
 
+from dbull import DBULL
 from dbull.errors import NumericalError
 from dbull.lifelong import codes as codes_module
+from dbull.lifelong import learn as module
 from dbull.lifelong.codes import CodeSearch
 from dbull.lifelong.inference import CHUNK_ROWS, decode_codes, encode_rows, padded, row_bounds
 from dbull.lifelong.learn import decayed, learn
@@ -638,3 +640,30 @@ def test_the_search_starts_from_what_rows_were_held(monkeypatch):
     want = summarize(held.log(), Points.from_rows(2 * z))
     torch.testing.assert_close(starts[0].sum_z, want.sum_z)
     torch.testing.assert_close(starts[0].counts, want.counts)
+
+
+def one_of_each(seed, n_rows=400):
+    """Rows of twelve categories, one column for each value: no row is between two values."""
+    rng = np.random.default_rng(seed)
+    likely = np.random.default_rng(0).dirichlet(np.full(5, 0.5), size=12)
+    values = np.stack([rng.choice(5, size=n_rows, p=p) for p in likely], axis=1)
+    return np.eye(5)[values].reshape(n_rows, -1)
+
+
+def test_rows_that_look_like_no_gaussian_are_not_new_for_ever(monkeypatch):
+    """Drawn rows lie between the values: among them whatever comes keeps to itself."""
+    told = []
+    for believed in (False, True):
+        if believed:
+            monkeypatch.setattr(module, "_alone_usually", lambda *_: 0.0)
+        model = DBULL(kind="dense", random_state=0, epochs=5, join=0.1).fit(one_of_each(1))
+        told.append((model.state_.alone_usually, model.partial_fit(one_of_each(2)).report_.novel_share))
+    assert told[0][0] > module.TELLING
+    assert told[0][1] < 0.15
+    assert told[1][1] > 0.4
+
+
+def test_rows_like_gaussians_let_the_graph_tell():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(300, 12)) + 8 * rng.integers(2, size=300)[:, None]
+    assert DBULL(random_state=0, epochs=5).fit(rows).state_.alone_usually < 0.3

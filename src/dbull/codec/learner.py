@@ -77,7 +77,11 @@ def unpack_state(
     """Return the learner that `pack_state` was given; ModelFileError if anything contradicts the rest."""
     with refusing_damage(where):
         if isinstance(document, dict):
-            document = {"graph_index": EXACT, **document}  # the first models had no other
+            document = {
+                "graph_index": EXACT,
+                "alone_usually": 0.0,
+                **document,
+            }  # the first models had no other
         values = check_fields(document, where, _DOCUMENT)
         mixture, parts, dims = tensors["mixture"], values["components"], values["networks"]["latent_dim"]
         check_kind(tensors, "mixture", torch.float64, where)
@@ -178,6 +182,7 @@ _COUNTS: dict[str, Reader] = {
     "n_rows": whole,
     "n_pretrain_rows": whole,
     "graph_index": text,
+    "alone_usually": number,
 }
 _PRIOR: dict[str, Reader] = {"concentration": number, "mean_precision": number, "dof": number}
 _CALIBRATION: dict[str, Reader] = {

@@ -39,6 +39,7 @@ from dbull.lifelong.past import Past
 from dbull.lifelong.settings import (
     ALONE_SHARE,
     NOVEL_SHARE,
+    ROUNDS,
     LearnSettings,
     Schedule,
     TrainingSettings,
@@ -50,6 +51,8 @@ from dbull.mixture.updates import Points
 from dbull.nets.augment import Augmentation
 
 FRESH_SEARCHES = 4  # besides the first, on rows as they are
+PROBED = 1000  # rows of which it is asked whether they keep to themselves
+TELLING = 0.5  # of them; if more do, the graph says nothing of what is new
 FEW = 128  # rows of a data set, of which those that fit no cluster wait for others like them
 FEWEST_TRIED = 16  # of these, from which they are learned with the next data set
 FEWEST_TO_TRAIN = 20  # rows of a further data set; the networks stay as they are for fewer
@@ -111,7 +114,10 @@ def learn(
         graph = build_graph(data.inputs, s.graph, generator, len(inputs))
         state.graph_index = graph.index
         yield clock.now("graph")
-    alone = 0.0 if replay is None or graph is None else alone_share(graph, len(inputs), s.past.n_replay)
+    alone = 0.0
+    if replay is not None and graph is not None and state.alone_usually <= TELLING:
+        alone = alone_share(graph, len(inputs), s.past.n_replay)
+        alone = (alone - state.alone_usually) / (1 - state.alone_usually)
     schedule = _schedule(state, parts, alone, s)  # frozen networks: no epoch, one search
     clock.n_epochs = schedule.epochs + schedule.joint_epochs
 
@@ -186,9 +192,28 @@ def learn(
     if not first and s.past.novelty and s.past.replay == "imprints":
         strange = torch.cat([order[~counted], parts.outliers]).sort().values
         state.waiting = _waiting(waiting, rows, strange, n_own, tried).fitting(state.view)
+    if graph is not None and learns and schedule.rounds == ROUNDS and s.past.replay == "imprints":
+        state.alone_usually = _alone_usually(state, inputs, s)
     done = _progress(clock, "done", fit, n_clusters=state.n_clusters)
     yield done
     return state, replace(report, seconds=done.seconds)
+
+
+def _alone_usually(state: LearnerState, inputs: Tensor, s: LearnSettings) -> float:
+    """Return the share of rows (N, d) that keep to themselves among rows drawn from what was learned of them.
+
+    Rows of few values, or of columns that are seldom anything but 0, look like no Gaussian: then whatever
+    comes keeps to itself, and the graph cannot tell what is new.
+    """
+    generator = torch.Generator().manual_seed(state.seed)  # so that nothing that follows is changed
+    some = inputs[torch.randperm(len(inputs), generator=generator)[:PROBED]]
+    n_replay = max(1, round(s.past.n_replay * len(some) / max(1, len(inputs))))
+    past = Past(state, s.past.replay, generator)
+    replay = past.replay(replace(s.past, n_replay=n_replay), generator, values=False)
+    if replay is None or len(some) < 2:
+        return 0.0
+    graph = build_graph(torch.cat([some, replay.inputs]), s.graph, generator, len(some))
+    return alone_share(graph, len(some), n_replay)
 
 
 def _waiting(before: FewRows | None, rows: Tensor, strange: Tensor, n_own: int, tried: bool) -> FewRows:

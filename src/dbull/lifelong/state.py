@@ -50,6 +50,7 @@ class LearnerState:
     calibrations: dict[int, Calibration] = field(default_factory=dict)  # by cluster
     ledger: Ledger = field(default_factory=Ledger)  # every cluster that has ever been, and what happened
     fingerprint: str = ""  # of the encoder that the statistics belong to
+    alone_usually: float = 0.0  # share of known rows that keep to themselves among replayed ones
     graph_index: str = EXACT  # by which the neighbours of the latest data set were found
     beginning: FewRows | None = None  # all rows of a stream that is young
     waiting: FewRows | None = None  # rows that fit no cluster, and are too few to found one
