@@ -21,7 +21,6 @@ from dbull.lifelong.past import FAR
 if TYPE_CHECKING:
     from dbull.nets.inputs import InputView
 
-MOST_GROUPS = 400
 MOST_ALONE = 20  # rows that wait as they are for a row to be pooled with
 MOST_WAITING = 64  # rows that fit no cluster; of more the older half is forgotten
 
@@ -114,11 +113,11 @@ def grouped(points: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
     `counts` are the rows that each stands for.
     """
-    from scipy.cluster.hierarchy import fcluster, ward  # slow to import, and only young streams ask
+    from scipy.cluster.hierarchy import fcluster, ward  # slow to import, and few streams ask
 
     if len(points) < 2:
         return np.zeros(len(points), dtype=np.int64)
-    most = int(min(MOST_GROUPS, max(1, counts.sum() // 2)))
+    most = int(max(1, counts.sum() // 2))
     labels: np.ndarray = np.unique(fcluster(ward(points), most, "maxclust"), return_inverse=True)[1]
     labels = labels.astype(np.int64)
     while True:

@@ -34,7 +34,7 @@ from dbull.lifelong.neighbourhood import (
     lay_out,
     neighbours_for,
 )
-from dbull.lifelong.novelty import Triage, bounds_novelty, copies_beyond, sort_rows
+from dbull.lifelong.novelty import Triage, bounds_novelty, copies_beyond, keeping_together, sort_rows
 from dbull.lifelong.past import Past
 from dbull.lifelong.settings import (
     ALONE_SHARE,
@@ -73,9 +73,9 @@ def learn(
     state, s = state.copy(), settings
     generator = state.new_generator()
     waiting, n_own = state.waiting, len(rows)
-    tried = waiting is not None and n_own < FEW and waiting.due(FEWEST_TRIED)
-    if waiting is not None and tried:
-        rows = torch.cat([rows, waiting.means.to(rows)])
+    tried = _ready(state, n_own)
+    if waiting is not None and bool(tried.any()):
+        rows = torch.cat([rows, waiting.means[tried].to(rows)])
     all_values = state.view.values(rows)
     all_inputs = state.view.inputs(all_values)
     first, learns = state.n_data_sets == 0, state.vae.learns
@@ -216,15 +216,27 @@ def _alone_usually(state: LearnerState, inputs: Tensor, s: LearnSettings) -> flo
     return alone_share(graph, len(some), n_replay)
 
 
-def _waiting(before: FewRows | None, rows: Tensor, strange: Tensor, n_own: int, tried: bool) -> FewRows:
+def _ready(state: LearnerState, n_own: int) -> Tensor:
+    """Return which of the waiting rows are learned with a data set, (W,) bool: those that keep together.
+
+    Rows at the rims of clusters wait as well, but they are nearer to these than to each other.
+    """
+    few = state.waiting
+    if few is None or n_own >= FEW or not few.due(FEWEST_TRIED):
+        return torch.zeros(0 if few is None else len(few.means), dtype=torch.bool)
+    together = keeping_together(state, state.view.inputs(state.view.values(few.means)))
+    return together & (float(few.counts[together].sum()) >= FEWEST_TRIED)
+
+
+def _waiting(before: FewRows | None, rows: Tensor, strange: Tensor, n_own: int, tried: Tensor) -> FewRows:
     """Return the rows that wait: those that did, but for those that were taken, and strange ones of a few.
 
     Of many rows those that are strange to all clusters are what they are, and too few to be a kind.
     """
     few = FewRows.none(rows) if before is None else before
-    if tried:
-        taken = torch.ones(len(few.means), dtype=torch.bool)
-        taken[strange[strange >= n_own] - n_own] = False
+    if bool(tried.any()):
+        taken = tried.clone()
+        taken[tried.nonzero()[strange[strange >= n_own] - n_own, 0]] = False
         few = few.without(taken)
         few = replace(few, n_tried=few.n_rows)
     return few.followed_by(rows[strange[strange < n_own]]) if n_own < FEW else few

@@ -277,10 +277,7 @@ def sort_rows(state: LearnerState, inputs: Tensor, n_std: float) -> Triage:
     if seen is None:
         return _by_size(inputs)
     strange = seen.strange_to_all(n_std)
-    # Rounded differences of huge inputs would not tell rows apart.
-    wide = inputs.to(torch.float64)
-    means = torch.stack([state.imprints[i].mean for i in state.memory.ids]).to(torch.float64)
-    away = torch.cdist(wide, means).square().amin(1)
+    wide, away = _away(state, inputs)
     leverage = away / (inputs.shape[1] * max(state.n_rows, FEWEST_SEEN))
     suspicious = (strange & (leverage > LEVERAGE)).nonzero()[:, 0]
     outlier = torch.zeros(len(inputs), dtype=torch.bool)
@@ -289,6 +286,21 @@ def sort_rows(state: LearnerState, inputs: Tensor, n_std: float) -> Triage:
     near = (~far & ~outlier).nonzero()[:, 0]
     novel = seen.novel_share(near) if len(near) and int(strange[near].sum()) >= SUPPORT else 0.0
     return Triage(near, far.nonzero()[:, 0], outlier.nonzero()[:, 0], seen.novel_share(), novel)
+
+
+def keeping_together(state: LearnerState, inputs: Tensor) -> Tensor:
+    """Return which rows (N, d) have four others nearer than half way to what is known, (N,) bool."""
+    wide, away = _away(state, inputs)
+    all_of_them = torch.arange(len(inputs))
+    return _supported(wide, all_of_them, all_of_them, away)
+
+
+def _away(state: LearnerState, inputs: Tensor) -> tuple[Tensor, Tensor]:
+    """Return rows in float64, and their squared distances from the nearest component."""
+    # Rounded differences of huge inputs would not tell rows apart.
+    wide = inputs.to(torch.float64)
+    means = torch.stack([state.imprints[i].mean for i in state.memory.ids]).to(torch.float64)
+    return wide, torch.cdist(wide, means).square().amin(1)
 
 
 def copies_beyond(values: Tensor, most: int) -> tuple[Tensor, Tensor, Tensor]:
