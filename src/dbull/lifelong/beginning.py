@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from dbull.lifelong.settings import LearnSettings
     from dbull.lifelong.state import LearnerState
 
-YOUNG = 500  # rows up to which a stream has only begun
+YOUNG = 1000  # rows up to which a stream has only begun
 ENOUGH = 128  # rows of a first data set, which show by themselves what there is
 FEWEST_SOUGHT = 32  # rows from which it is worth while to look again
 FEWEST_NEIGHBOURS = 8  # of a mean, but for a third of all
