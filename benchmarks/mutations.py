@@ -47,8 +47,67 @@ TABLE = "experiments/test_capability_table.py"
 COMPETITORS = "methods/competitors/"
 BLOCKS = "lifelong/test_lifelong_blocks.py"
 FILE_BLOCKS = "data/test_data_blocks.py"
+BEGINNING = "lifelong/test_lifelong_beginning.py"
+WAITING = "lifelong/test_lifelong_waiting.py"
 
 MUTATIONS = (
+    # Few rows.
+    Mutation(
+        "young streams are never sought anew",
+        "methods/dbull.py",
+        "everything.due(FEWEST_SOUGHT)",
+        "everything.due(10**6)",
+        BEGINNING,
+    ),
+    Mutation(
+        "what is found counts means, not rows",
+        "lifelong/beginning.py",
+        "times = n_rows.clamp_min(1.0) / n_means.clamp_min(1.0)",
+        "times = torch.ones_like(n_rows)",
+        BEGINNING,
+    ),
+    Mutation(
+        "one row sets the scale",
+        "lifelong/beginning.py",
+        "before.beginning.n_rows < SUPPORT",
+        "before.beginning.n_rows < 0",
+        BEGINNING,
+    ),
+    Mutation(
+        "single rows are stored",
+        "lifelong/few_rows.py",
+        "single = np.flatnonzero(sizes == 1)",
+        "single = np.flatnonzero(sizes == 0)",
+        BEGINNING,
+    ),
+    Mutation(
+        "huge rows are pooled",
+        "lifelong/few_rows.py",
+        "return far & (int(far.sum()) <= MOST_ALONE)",
+        "return far & False",
+        BEGINNING,
+    ),
+    Mutation(
+        "rows that were taken go on waiting",
+        "lifelong/learn.py",
+        "few = few.without(taken)",
+        "few = few",
+        WAITING,
+    ),
+    Mutation(
+        "rows that waited are told again",
+        "lifelong/learn.py",
+        "order < n_own,",
+        "order >= 0,",
+        WAITING,
+    ),
+    Mutation(
+        "the graph is believed where drawn rows look like none",
+        "lifelong/learn.py",
+        "state.alone_usually <= TELLING",
+        "True",
+        LEARN,
+    ),
     # Replay.
     Mutation(
         "nothing is replayed",
@@ -66,7 +125,7 @@ MUTATIONS = (
     ),
     Mutation(
         "the paper's replay does not reach the networks",
-        "lifelong/training.py",
+        "lifelong/training_rows.py",
         "if replay is None:",
         "if replay is None or replay.from_values:",
         f"{STREAM} -k paper",
@@ -74,8 +133,8 @@ MUTATIONS = (
     Mutation(
         "replayed rows are not trained on",
         "lifelong/training.py",
-        "torch.randperm(len(self.rows.values), generator",
-        "torch.randperm(self.rows.n_present, generator",
+        "for kind in (present, replayed))",
+        "for kind in (present, replayed[:0]))",
         f"{STREAM} -k paper",
     ),
     Mutation(
@@ -131,8 +190,8 @@ MUTATIONS = (
     Mutation(
         "held rows move",
         "lifelong/neighbourhood.py",
-        "codes += torch.where(free, ",
-        "codes += torch.where(free | True, ",
+        "n_rows, n_free = len(start), len(start) - n_held",
+        "n_rows, n_free = len(start), len(start)",
         GRAPH,
     ),
     Mutation(
@@ -147,8 +206,8 @@ MUTATIONS = (
     Mutation(
         "strangers count",
         "lifelong/folding.py",
-        "scores >= before.threshold(s.outlier_std, peak)",
-        "scores >= -math.inf",
+        "counted[members] = usual | newborn[components]",
+        "counted[members] = True",
         FOLDING,
     ),
     Mutation(
@@ -270,14 +329,14 @@ MUTATIONS = (
     Mutation(
         "the decoder moves codes that have places",
         "lifelong/training.py",
-        "mean[:n_decoded].detach().clone()",
-        "mean[:n_decoded].clone()",
+        "mean[:n_decoded].detach()",
+        "mean[:n_decoded]",
         LEARN,
     ),
     Mutation(
         "values are not between neighbours",
         "lifelong/training.py",
-        "torch.lerp(shown[:n_decoded], self.rows.values[neighbour[:n_decoded]], part[:n_decoded])",
+        "torch.lerp(shown[:n_decoded], data.values[neighbour[:n_decoded]], part[:n_decoded])",
         "shown[:n_decoded].clone()",
         LEARN,
     ),
@@ -291,8 +350,8 @@ MUTATIONS = (
     Mutation(
         "nothing is pulled",
         "lifelong/neighbourhood.py",
-        "index_add_(0, other, pull)",
-        "mul_(pull.sum() * 0)",
+        "pull *= 2 / (1 + pull.square().sum(0))",
+        "pull *= 0",
         GRAPH,
     ),
     Mutation(
@@ -328,7 +387,7 @@ MUTATIONS = (
     Mutation(
         "inputs are not crossed",
         "lifelong/training.py",
-        "torch.where(crossed, self.rows.inputs[neighbour], inputs)",
+        "torch.where(crossed, data.inputs[neighbour], inputs)",
         "inputs",
         LEARN,
     ),
@@ -425,8 +484,8 @@ MUTATIONS = (
     Mutation(
         "imprints keep every direction",
         "lifelong/past.py",
-        "if rank > 0:",
-        "if False:",
+        "rank = min(rank, len(spread))",
+        "rank = len(spread)",
         IMPRINT,
     ),
     # Rows that could do harm, and rows that must not come back.
@@ -461,7 +520,7 @@ MUTATIONS = (
     Mutation(
         "a few rows keep their shape",
         "lifelong/past.py",
-        "if len(inputs) < FEWEST_ROWS or len(inputs.unique(dim=0)) < FEWEST_ROWS:",
+        "if not _enough_rows(inputs):",
         "if len(inputs) == 0:",
         f"{IMPRINT} -k few",
     ),
