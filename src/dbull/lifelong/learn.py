@@ -51,7 +51,7 @@ from dbull.mixture.updates import Points
 from dbull.nets.augment import Augmentation
 
 FRESH_SEARCHES = 4  # besides the first, on rows as they are
-PROBED = 1000  # rows of which it is asked whether they keep to themselves
+PROBED = 500  # rows of which it is asked whether they keep to themselves
 TELLING = 0.5  # of them; if more do, the graph says nothing of what is new
 FEW = 128  # rows of a data set, of which those that fit no cluster wait for others like them
 FEWEST_TRIED = 16  # of these, from which they are learned with the next data set
