@@ -102,6 +102,13 @@ MUTATIONS = (
         WAITING,
     ),
     Mutation(
+        "whether replayed rows look like rows is not asked",
+        "lifelong/learn.py",
+        "state.alone_usually = _alone_usually(state, inputs, s)",
+        "pass",
+        LEARN,
+    ),
+    Mutation(
         "the graph is believed where drawn rows look like none",
         "lifelong/learn.py",
         "state.alone_usually <= TELLING",

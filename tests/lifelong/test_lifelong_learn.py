@@ -667,3 +667,12 @@ def test_rows_like_gaussians_let_the_graph_tell():
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(300, 12)) + 8 * rng.integers(2, size=300)[:, None]
     assert DBULL(random_state=0, epochs=5).fit(rows).state_.alone_usually < 0.3
+
+
+@pytest.mark.parametrize(("usually", "told"), [(0.0, True), (0.3, True), (0.9, False)])
+def test_where_most_rows_keep_to_themselves_the_graph_is_not_asked(usually, told, monkeypatch):
+    rows = np.random.default_rng(0).normal(size=(200, 12))
+    model = DBULL(random_state=0, epochs=3).fit(rows[:100])
+    monkeypatch.setattr(module, "alone_share", lambda *_: 0.98)
+    model.state_.alone_usually = usually
+    assert (model.partial_fit(rows[100:]).report_.novel_share > 0.4) == told

@@ -48,6 +48,8 @@ def test_a_kind_that_comes_three_rows_at_a_time_is_found(found):
     assert (born == 3).mean() > 0.95
     assert (model.predict(rows_of(np.arange(300) % 3, 2)) < 3).mean() > 0.98
     assert [event.clusters for event in model.events_ if event.kind == "birth"][-1] == (3,)
+    waiting = model.state_.waiting
+    assert waiting is None or waiting.n_rows < 10, "what was found waits no longer"
 
 
 def test_without_waiting_it_would_not(known, tmp_path, monkeypatch):
