@@ -643,11 +643,11 @@ def test_the_search_starts_from_what_rows_were_held(monkeypatch):
 
 
 def one_of_each(seed, n_rows=400):
-    """Rows of twelve categories, one column for each value: no row is between two values."""
+    """Rows of twelve choices of five, as counts: no row is between two values."""
     rng = np.random.default_rng(seed)
     likely = np.random.default_rng(0).dirichlet(np.full(5, 0.5), size=12)
     values = np.stack([rng.choice(5, size=n_rows, p=p) for p in likely], axis=1)
-    return np.eye(5)[values].reshape(n_rows, -1)
+    return 2 * np.eye(5)[values].reshape(n_rows, -1)
 
 
 def test_rows_that_look_like_no_gaussian_are_not_new_for_ever(monkeypatch):

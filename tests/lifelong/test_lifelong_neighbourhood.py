@@ -220,6 +220,16 @@ def test_a_new_cluster_is_alone_and_an_old_one_is_not():
         assert least <= alone_share(graph, 300, 150) <= most
 
 
+@pytest.mark.parametrize("n_columns", [4, 40])
+def test_some_rows_have_the_neighbours_that_they_have_among_all(n_columns):
+    rows = rows_of(300, n_columns)
+    whole = build_graph(rows, GraphSettings(), seeded(), 200)
+    some = build_graph(rows, GraphSettings(), seeded(), 200, 30)
+    assert torch.equal(some.neighbours, whole.neighbours[:30])
+    torch.testing.assert_close(some.weights, whole.weights[:30])
+    assert len(build_graph(rows, GraphSettings(), seeded(), 200, 1000)) == 300
+
+
 def test_nobody_is_alone_where_nobody_is():
     graph = build_graph(rows_of(20, 3), GraphSettings(), seeded())
     assert alone_share(graph, 0, 20) == 0.0

@@ -3,9 +3,13 @@
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dbull.errors import SettingsError
 from dbull.nets.inputs import LARGEST_INPUT, SAME_UNIT, SMALLEST_SHARE, fit_inputs, guess_kind
+from dbull.scaling import ALL_OR_NOTHING, FEWEST_ROWS, categories_in
+from dbull.tables import ColumnEncoder, propose_roles
 
 
 def rows_of(kind, dtype=torch.float64, seed=0):
@@ -85,6 +89,64 @@ def heavy(n_rows=400, seed=0):
     return torch.tensor(
         np.column_stack([money, random.random(n_rows) < 0.01, random.normal(0, 0.01, (n_rows, 2))])
     )
+
+
+def with_categories(n_rows=400, seed=0):
+    """A number, a flag, a category of twelve values of which three never come, one of two, and a flag."""
+    random = np.random.default_rng(seed)
+    often = np.where(np.arange(12) < 9, np.exp(-np.arange(12.0)), 0.0)
+    values = random.choice(12, n_rows, p=often / often.sum())
+    halves = random.integers(0, 2, n_rows)
+    number, flag, other = random.normal(size=n_rows), random.random(n_rows) < 0.3, random.random(n_rows) < 0.2
+    return np.column_stack([number, flag, np.eye(12)[values], np.eye(2)[halves], other])
+
+
+def test_categories_are_the_runs_of_which_each_row_has_one():
+    rows = with_categories()
+    assert categories_in(rows) == [slice(2, 14), slice(14, 16)]
+    assert categories_in(rows[:FEWEST_ROWS]) == [slice(2, 14), slice(14, 16)]
+    assert categories_in(rows[: FEWEST_ROWS - 1]) == []  # may be by chance
+    twice = rows.copy()
+    twice[7, 2:14] = np.eye(12)[0] + np.eye(12)[1]  # no category: one row has two values
+    assert categories_in(twice) == [slice(14, 16)]
+    none = rows.copy()
+    none[7, 14:16] = 0
+    assert categories_in(none) == [slice(2, 14)]
+    counted = rows.copy()
+    counted[7, 2:14] *= 3  # a count, not a sign
+    assert categories_in(counted) == [slice(14, 16)]
+
+
+@pytest.mark.parametrize("columns", [[np.ones(50)], [np.ones(50), np.zeros(50)], [np.zeros(50)] * 3, []])
+def test_columns_that_do_not_vary_are_no_category(columns):
+    assert categories_in(np.column_stack([np.arange(50.0), *columns])) == []
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(2, 9), min_size=1, max_size=5), st.integers(0, 2**16))
+def test_categories_side_by_side_are_told_apart(widths, seed):
+    random = np.random.default_rng(seed)
+    blocks = [np.eye(width)[np.r_[np.arange(width), random.integers(0, width, 60)]][:60] for width in widths]
+    ends = np.cumsum(widths)
+    want = [slice(int(end - width), int(end)) for end, width in zip(ends, widths, strict=True)]
+    assert categories_in(np.column_stack(blocks)) == want
+
+
+def test_a_category_has_one_vote_however_many_columns_it_has():
+    """As a category of a table has: a tenth of that of a number."""
+    rows = with_categories()
+    view = fit_inputs(torch.tensor(rows), "dense", None, False)
+    variance = view.values(torch.tensor(rows)).double().var(0, correction=0)
+    assert float(variance[0]) == pytest.approx(1.0, rel=1e-3)
+    for columns in categories_in(rows):
+        assert float(variance[columns].sum()) == pytest.approx(ALL_OR_NOTHING, rel=1e-3)
+        assert len(view.scale[columns].unique()) == 1  # each value is as far from each other
+    # The same as one column of a table.
+    column = {"half": ["left" if left else "right" for left in rows[:, 14]]}
+    encoded = ColumnEncoder.fit(column, propose_roles(column, {"half": "category"})).encode(column)
+    apart = view.values(torch.tensor(rows))[:, 14:16].unique(dim=0)
+    same = torch.tensor(encoded).unique(dim=0)
+    assert float(torch.pdist(apart)) == pytest.approx(float(torch.pdist(same)), rel=1e-3)
 
 
 @pytest.mark.parametrize("as_they_are", [False, True])
@@ -201,6 +263,9 @@ def test_far_rows_stay_in_reach():
         (np.eye(5), None, "sparse"),  # just enough zeros
         (np.zeros((4, 4)), None, "sparse"),
         (np.random.default_rng(0).normal(size=(9, 4)), None, "dense"),
+        (np.eye(10)[np.arange(60) % 10], None, "dense"),  # a category is a table
+        (np.eye(10)[np.arange(60) % 10] * 2, None, "sparse"),  # a count of words is none
+        (np.eye(10)[np.arange(60) % 10], (2, 5, 1), "images"),
     ],
 )
 def test_guess_kind(rows, shape, kind):

@@ -206,14 +206,13 @@ def _alone_usually(state: LearnerState, inputs: Tensor, s: LearnSettings) -> flo
     comes keeps to itself, and the graph cannot tell what is new.
     """
     generator = torch.Generator().manual_seed(state.seed)  # so that nothing that follows is changed
-    some = inputs[torch.randperm(len(inputs), generator=generator)[:PROBED]]
-    n_replay = max(1, round(s.past.n_replay * len(some) / max(1, len(inputs))))
-    past = Past(state, s.past.replay, generator)
-    replay = past.replay(replace(s.past, n_replay=n_replay), generator, values=False)
-    if replay is None or len(some) < 2:
+    replay = Past(state, s.past.replay, generator).replay(s.past, generator, values=False)
+    if replay is None or len(inputs) < 2:
         return 0.0
-    graph = build_graph(torch.cat([some, replay.inputs]), s.graph, generator, len(some))
-    return alone_share(graph, len(some), n_replay)
+    # Of some rows, but among all of them: the fewer rows there are, the farther away are their own kind.
+    order = torch.randperm(len(inputs), generator=generator)
+    graph = build_graph(torch.cat([inputs[order], replay.inputs]), s.graph, generator, len(inputs), PROBED)
+    return alone_share(graph, len(inputs), s.past.n_replay)
 
 
 def _ready(state: LearnerState, n_own: int) -> Tensor:

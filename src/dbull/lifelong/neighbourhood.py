@@ -73,19 +73,27 @@ class NeighbourGraph:
 
 
 def build_graph(
-    inputs: Tensor, settings: GraphSettings, generator: torch.Generator, n_present: int | None = None
+    inputs: Tensor,
+    settings: GraphSettings,
+    generator: torch.Generator,
+    n_present: int | None = None,
+    n_asked: int | None = None,
 ) -> NeighbourGraph:
     """Return the graph of rows (N, d): by distance, or of wide rows by angle in reproducible directions.
 
-    How many neighbours a row has goes by the `n_present` that are not replayed; all, if nothing is said.
+    How many neighbours a row has goes by the `n_present` that are not replayed; all, if nothing is said. Only
+    the first `n_asked` rows are asked for their neighbours, if that is said.
     """
     rows = inputs
     if inputs.shape[1] > settings.angle_width:
         rows = F.normalize(reproducible(inputs, settings.dims, generator), dim=1)
-    n_neighbors = settings.n_neighbors or neighbours_for(n_present or len(inputs))
-    index = index_for(settings.graph_index, len(rows))
-    nearest = nearest_neighbours if index == EXACT else indexed_neighbours
-    squared, neighbours = nearest(rows, min(n_neighbors, len(inputs) - 1))
+    n_neighbors = min(settings.n_neighbors or neighbours_for(n_present or len(inputs)), len(inputs) - 1)
+    if n_asked is not None:
+        index, (squared, neighbours) = EXACT, nearest_neighbours(rows, n_neighbors, n_asked)
+    else:
+        index = index_for(settings.graph_index, len(rows))
+        nearest = nearest_neighbours if index == EXACT else indexed_neighbours
+        squared, neighbours = nearest(rows, n_neighbors)
     return NeighbourGraph(neighbours, fuzzy_weights(squared.sqrt_()), index)
 
 
@@ -130,24 +138,25 @@ def leading_directions(rows: Tensor, n_dims: int, generator: torch.Generator) ->
     return directions
 
 
-def nearest_neighbours(rows: Tensor, n_neighbours: int) -> tuple[Tensor, Tensor]:
-    """Return squared distances and indices (N, n_neighbours) of the nearest other rows.
+def nearest_neighbours(rows: Tensor, n_neighbours: int, n_asked: int | None = None) -> tuple[Tensor, Tensor]:
+    """Return squared distances and indices (N, n_neighbours) of the nearest other rows; of the first N only.
 
     All pairs are looked at, in the precision of the rows: neighbours whose squared distances differ by less
     than the rounding of the squared lengths may change places.
     """
     n_rows = len(rows)
+    n_asked = min(n_rows, n_asked or n_rows)
     squares = rows.square().sum(1)
     step = max(1, CHUNK_NUMBERS // n_rows)
     distances, indices = [], []
-    for start in range(0, n_rows, step):
-        chunk = rows[start : start + step]
+    for start in range(0, n_asked, step):
+        chunk = rows[start : min(start + step, n_asked)]
         own = torch.arange(len(chunk))
         # |a - b|^2 up to |a|^2, which does not change the order.
         squared = torch.addmm(squares.expand(len(chunk), n_rows), chunk, rows.T, alpha=-2)
         squared[own, own + start] = math.inf
         nearest, index = squared.topk(n_neighbours, dim=1, largest=False)
-        distances.append((nearest + squares[start : start + step, None]).clamp(min=0))
+        distances.append((nearest + squares[start : start + len(chunk), None]).clamp(min=0))
         indices.append(index)
     return torch.cat(distances), torch.cat(indices)
 

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from dbull.errors import DataError, check_known
 from dbull.nets.frontend import FrontEnd
-from dbull.scaling import LINEAR, Curve, column_scale
+from dbull.scaling import LINEAR, Curve, categories_in, category_spread, column_scale
 
 KINDS = ("images", "sparse", "dense")
 SPARSE_SHARE = 0.8  # share of zeros from which non-negative rows count as sparse (word counts and the like)
@@ -98,11 +98,15 @@ def _log_cosh(x: Tensor) -> Tensor:
 
 
 def guess_kind(rows: Tensor, image_shape: tuple[int, int, int] | None) -> str:
-    """Return "images" if a shape is given, "sparse" for non-negative rows that are mostly 0, else "dense"."""
+    """Return "images" if a shape is given, "sparse" for non-negative rows that are mostly 0, else "dense".
+
+    Rows with categories, a column for each value, are mostly 0 as well, but they are tables.
+    """
     if image_shape is not None:
         return "images"
     mostly_zero = bool((rows == 0).double().mean() >= SPARSE_SHARE)
-    return "sparse" if mostly_zero and bool(rows.min() >= 0) else "dense"
+    sparse = mostly_zero and bool(rows.min() >= 0) and not categories_in(rows.numpy())
+    return "sparse" if sparse else "dense"
 
 
 def fit_inputs(
@@ -142,8 +146,9 @@ def fit_inputs(
         shift, scale = rows.mean(0), rows.std(0, correction=0)
         rounding = 8 * torch.finfo(rows.dtype).eps * rows.abs().amax(0)
         floor = SMALLEST_SHARE * scale.double().square().mean().sqrt()
-        if bool(scale.max() > SAME_UNIT * scale.median()):
-            centre, unit, shift, scale = _scaled_apart(rows)
+        categories = categories_in(rows.numpy())
+        if categories or bool(scale.max() > SAME_UNIT * scale.median()):
+            centre, unit, shift, scale = _scaled_apart(rows, categories)
         elif floor > 0:
             # What hardly varies in the first data may vary in later ones, as much as other columns do.
             scale = scale.clamp_min(float(floor))
@@ -161,13 +166,19 @@ def fit_inputs(
     return replace(plain, input_shift=features.mean(0), input_scale=spread if spread > 0 else 1.0)
 
 
-def _scaled_apart(rows: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return centre, unit, shift and scale of columns that have no common unit, each by its own numbers."""
+def _scaled_apart(rows: Tensor, categories: list[slice]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return centre, unit, shift and scale of columns that have no common unit, each by its own numbers.
+
+    All columns of a category together have the vote of one.
+    """
     found = []
     for column in rows.double().numpy().T:
         curve, mean, spread = column_scale(column)
         found.append((curve.centre, 0.0 if curve == LINEAR else curve.unit, mean, spread))
     centre, unit, shift, scale = torch.tensor(found, dtype=rows.dtype).T.contiguous()
+    for columns in categories:
+        shift[columns] = rows[:, columns].mean(0)
+        scale[columns] = category_spread(rows[:, columns].double().numpy())
     return centre, unit, shift, scale
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbull.documents import Reader, fail, list_of, mapping, number, one_of, text, value_that
-from dbull.scaling import ALL_OR_NOTHING, CURVES, Curve, column_spread
+from dbull.scaling import ALL_OR_NOTHING, CURVES, Curve, block_spread, column_spread
 from dbull.tables.cells import (
     EPOCHS,
     Floats,
@@ -27,7 +27,6 @@ from dbull.tables.cells import (
     read_vectors,
     width_of,
 )
-from dbull.tables.scales import block_spread
 from dbull.tables.topics import fit_topics
 from dbull.tables.words import WordHasher
 

@@ -23,7 +23,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dbull.scaling import FARTHEST, LINEAR, Curve
-from dbull.tables.cells import Floats
 
 LARGEST = 1e6  # encoded values lie within: far outside, but in reach of float32 and its squares
 
@@ -61,12 +60,6 @@ class Feature:
     def restored(self, encoded: ArrayLike) -> NDArray[np.float64]:
         """Return encoded values in the measure of this feature; of the mean of some rows, their share."""
         return self.curve.unbend(self.mean + self.spread * np.asarray(encoded, dtype=np.float64))
-
-
-def block_spread(block: Floats, reach: float, variance: float = 1.0) -> float:
-    """Return by what all of a block is divided to have this variance; `reach` is the distance of its ends."""
-    spread = math.sqrt(float(block.var(0).sum()) / variance)
-    return max(spread, reach / FARTHEST) or 1.0
 
 
 def missing_spread(share: float) -> float:
