@@ -1,5 +1,8 @@
 """Baselines recover what they must on data with one obvious answer, and say what they were told."""
 
+import sys
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from sklearn.cluster import MiniBatchKMeans
@@ -78,3 +81,23 @@ def test_clusters_of_umap(method):
     again = method(n_dims=2, n_neighbors=15, random_state=0).fit(x)
     np.testing.assert_array_equal(again.predict(new), model.predict(new))
     assert torch.get_num_threads() == n_threads, "what runs next in this process runs as it would alone"
+
+
+@pytest.mark.parametrize(
+    ("columns", "least", "metric"), [(31, 0, "cosine"), (30, 0, "euclidean"), (31, -1, "euclidean")]
+)
+def test_wide_rows_without_negative_values_are_compared_by_angle(columns, least, metric, monkeypatch):
+    asked = []
+
+    class Umap:
+        def __init__(self, **arguments):
+            asked.append(arguments["metric"])
+
+        def fit(self, x):
+            self.embedding_ = x[:, :5]
+            return self
+
+    monkeypatch.setitem(sys.modules, "umap", SimpleNamespace(UMAP=Umap))
+    rows = np.random.default_rng(0).uniform(least, 1, size=(60, columns))
+    UmapDPMixture(random_state=0).fit(rows)
+    assert asked == [metric]

@@ -21,6 +21,7 @@ from dbull.errors import SettingsError
 from dbull.methods.dp_mixture import DPMixture
 
 Array = NDArray[Any]
+WIDE = 30  # columns from which rows that are nowhere negative are compared by angle
 
 # UMAP's compiler sets the thread numbers of the whole process, PyTorch's included. They are put back: what
 # runs after it in the same process would take other times and might round otherwise.
@@ -69,6 +70,13 @@ class _OnUmap(BaseEstimator):
     min_dist: float = 0.0
     random_state: int | None = None
 
+    def _metric(self, X: Array) -> str:
+        """Return how rows are compared: of words, pixels and rectified features the angle, as is usual.
+
+        By distance a few short texts are far from everything, and UMAP shows nothing else.
+        """
+        return "cosine" if X.shape[1] > WIDE and X.min() >= 0 else "euclidean"
+
     def _embed(self, X: Array) -> Array:
         """Learn the embedding of one set of rows from scratch, and return it."""
         try:
@@ -79,6 +87,7 @@ class _OnUmap(BaseEstimator):
             n_components=self.n_dims,
             n_neighbors=min(self.n_neighbors, len(X) - 1),
             min_dist=self.min_dist,
+            metric=self._metric(X),
             random_state=self.random_state,
             n_jobs=1,  # UMAP is repeatable only in one thread
         )
