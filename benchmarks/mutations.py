@@ -54,7 +54,7 @@ MUTATIONS = (
     # Few rows.
     Mutation(
         "young streams are never sought anew",
-        "methods/dbull.py",
+        "methods/arrival.py",
         "everything.due(FEWEST_SOUGHT)",
         "everything.due(10**6)",
         BEGINNING,

@@ -13,6 +13,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics import adjusted_rand_score
 
 from dbull import DBULL, DataError, NumericalError
+from dbull.lifelong.few_rows import MOST_WAITING
 from quick import quick_learning
 from synthetic import gaussian_clusters
 
@@ -436,7 +437,8 @@ def test_memory_does_not_grow_with_the_stream(X, quick_learning):
     for arrival in range(1, 61):
         model.partial_fit(X[rng.choice(len(X), 8, replace=False)])
         if arrival in (10, 60):
-            learned = replace(model.state_, ledger=None)
+            learned = replace(model.state_, ledger=None, waiting=None)
+            assert model.state_.waiting.n_rows <= MOST_WAITING  # rows that fit no cluster
             # A factor has up to twenty rows, now more and now fewer: counted as if all were full.
             empty = sum(max(0, 20 - len(imprint.factor)) for imprint in learned.imprints.values())
             sizes[arrival] = (len(pickle.dumps(learned)) + 4 * 12 * empty, learned.memory.n_components)

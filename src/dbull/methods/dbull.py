@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import warnings
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
@@ -15,30 +15,16 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from dbull.data.blocks import is_source
-from dbull.errors import DataError
 from dbull.ledger import ArrivalReport
-from dbull.lifelong.beginning import (
-    FEWEST_SOUGHT,
-    NEWS,
-    begun,
-    goes_on,
-    grown_up,
-    labels_of,
-    news,
-    renewed,
-    settings_for,
-    too_few,
-)
-from dbull.lifelong.few_rows import FewRows
-from dbull.lifelong.learn import Progress, learn, pretrain
-from dbull.lifelong.novelty import changed_columns
+from dbull.lifelong.learn import Progress, pretrain
 from dbull.lifelong.plane import lay_out
 from dbull.lifelong.state import LearnerState
 from dbull.methods import exemplars
 from dbull.methods.answers import LearnedClusters, Rows
+from dbull.methods.arrival import learn_arrival
 from dbull.methods.base import Capabilities, drained, unchanged_on_failure
 from dbull.methods.cells import with_keys
-from dbull.methods.dbull_choices import Choices, choose, choose_again
+from dbull.methods.dbull_choices import Choices, choose
 from dbull.methods.explanation import with_reasons
 from dbull.methods.parameters import Check, check_one_of, check_seed, check_truth
 from dbull.methods.scale import learn_source
@@ -51,7 +37,6 @@ from dbull.tables import WordCounts, columns_of
 from dbull.threads import on_own_threads
 
 _log = logging.getLogger(__name__)
-COUNTING = ("text_reader_", "projection_", "vocabulary_")  # words and columns of clusters, which must stay
 
 
 @on_own_threads("fit", "partial_fit", "pretrain", "preview")
@@ -335,7 +320,7 @@ class DBULL(LearnedClusters, BaseEstimator):
     def preview(self, X: Rows) -> ArrivalReport:
         """Return what learning X would change. The model stays as it is; it takes as long as learning."""
         check_is_fitted(self)
-        learning = self._learning(self.state_, self._rows(X))
+        learning = learn_arrival(self, self.state_, self._rows(X))
         (_, report), _ = drained(learning, self.callback)
         return report
 
@@ -351,7 +336,7 @@ class DBULL(LearnedClusters, BaseEstimator):
     ) -> None:
         """Learn a data set, X as it was given, and set the fitted attributes."""
         named = exemplars.keys_for(X, keys, state.n_data_sets, len(rows))
-        learning = self._learning(state, rows)
+        learning = learn_arrival(self, state, rows)
         before = state.memory.ids
         (state, report), self.history_ = drained(learning, self.callback)
         self._adopt(state)
@@ -384,59 +369,6 @@ class DBULL(LearnedClusters, BaseEstimator):
         elif hasattr(self, "projection_"):
             count_columns(self, X)
         return hasattr(self, "column_counts_")
-
-    def _learning(
-        self, state: LearnerState, rows: torch.Tensor
-    ) -> Generator[Progress, None, tuple[LearnerState, ArrivalReport]]:
-        settings, augment = choose_again(self, state, len(rows))
-        plain = not any(hasattr(self, name) for name in COUNTING) and self.objective == "default"
-        everything = begun(state, rows, settings) if plain else None
-        if everything is not None and too_few(state):
-            learned, report = yield from self._sought_anew(state, everything, rows)
-        else:
-            changed = self._changed_columns(state, rows)
-            learned, report = yield from learn(state, rows, settings, augment, changed)
-            if everything is not None and everything.due(FEWEST_SOUGHT):
-                learned, report = yield from self._sought_anew(state, everything, rows, (learned, report))
-        if everything is not None:
-            learned.beginning = grown_up(everything, learned, len(rows))
-        return with_reasons(self, learned, report)
-
-    def _sought_anew(
-        self,
-        before: LearnerState,
-        everything: FewRows,
-        rows: torch.Tensor,
-        usual: tuple[LearnerState, ArrivalReport] | None = None,
-    ) -> Generator[Progress, None, tuple[LearnerState, ArrivalReport]]:
-        """Seek clusters from nothing in all rows of a young stream; return what tells more.
-
-        `usual` is what came of learning the rows on top of what was known, if it was tried.
-        """
-        company = everything.in_company(before.view)
-        fresh = choose(self, company.means, before)
-        settings = settings_for(company, fresh.settings)
-        found, anew = yield from learn(fresh.state, company.means, settings, fresh.augment)
-        if usual is None:
-            return renewed(before, found, everything, rows, (anew, anew))
-        known, seen = (labels_of(state, everything.means) for state in (usual[0], found))
-        if news(known, seen, everything.counts) < NEWS or not goes_on(before, everything):
-            return usual
-        return renewed(before, found, everything, rows, (usual[1], anew))
-
-    def _changed_columns(self, state: LearnerState, rows: torch.Tensor) -> tuple[str, ...]:
-        """Return the names of columns whose scale is not what it was; warn of them, or refuse them."""
-        names = self.value_names_ or range(rows.shape[1])
-        columns = tuple(str(names[i]) for i in changed_columns(state, rows))
-        if columns:
-            told = ", ".join(columns[:10]) + (f" and {len(columns) - 10} more" if len(columns) > 10 else "")
-            what = f"columns {told}: a hundred times larger or smaller than ever before (other units?)"
-            if self.strict_scale:
-                raise DataError(
-                    f"{what}; convert them, or learn them as they are: strict_scale=False, no --strict-scale"
-                )
-            warnings.warn(f"{what}; they are learned as they are.", stacklevel=2)
-        return columns
 
     def __sklearn_tags__(self) -> Any:
         """Say that sparse matrices are welcome."""

@@ -35,6 +35,7 @@ from dbull.lifelong.sketches import Tree
 from dbull.lifelong.state import LearnerState
 from dbull.lifelong.training import Progress
 from dbull.methods import exemplars
+from dbull.methods.arrival import named_changes
 from dbull.methods.base import drained
 from dbull.methods.block_work import AddUp, Answer, add_words, slim, slim_model
 from dbull.methods.dbull_choices import choose_again
@@ -100,7 +101,7 @@ class _Arrival:
                 f"an arrival in blocks is learned with replay='imprints' alone, which tells what is strange; "
                 f"this model has replay={settings.past.replay!r} (objective={model.objective!r})"
             )
-        changed = model._changed_columns(before, rows)
+        changed = named_changes(model, before, rows)
         kept = LapCheckpoints.of(self.source.checkpoint, self._identity(before, rows))
         reached = kept.load(model.device)
         if reached is None:
