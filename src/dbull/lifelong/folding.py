@@ -258,8 +258,11 @@ def _imprint(imprints: dict[int, Imprint], rows: _Rows, counted: Tensor, ids: tu
     for k, component_id in enumerate(ids):
         members = rows.inputs[(rows.components == k) & counted]
         if len(members):
-            fresh = private_imprint_of(members, IMPRINT_RANK, shape)
             before = imprints.get(component_id)
+            if before is not None and len(members) < FEWEST_ROWS:  # too few to change its shape
+                fresh = replace(before, n_rows=float(len(members)), mean=members.mean(0))
+            else:
+                fresh = private_imprint_of(members, IMPRINT_RANK, shape)
             imprints[component_id] = fresh if before is None else pooled(before, fresh, IMPRINT_RANK)
 
 

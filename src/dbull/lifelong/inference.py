@@ -45,6 +45,14 @@ def encode_rows(vae: VAE, inputs: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @torch.no_grad()
+def replayed_codes(vae: VAE, inputs: Tensor) -> Tensor:
+    """Return encoder means (N, D), float32 on the CPU, of rows that are drawn once: no chunk is padded."""
+    device = next(vae.parameters()).device
+    parts = mapped(lambda chunk: vae.encode_mean(chunk.to(device)), inputs.split(CHUNK_ROWS))
+    return torch.cat(parts).to("cpu", torch.float32)
+
+
+@torch.no_grad()
 def decode_codes(vae: VAE, codes: Tensor, generator: torch.Generator | None = None) -> Tensor:
     """Return the expected values (N, d) at latent vectors (N, D), float32 on the CPU.
 

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from dbull.errors import SettingsError
-from dbull.lifelong.inference import decode_codes, encode_rows
+from dbull.lifelong.inference import decode_codes, encode_rows, replayed_codes
 from dbull.mixture.posterior import mean_weights
 from dbull.mixture.stats import SufficientStats
 from dbull.nets.vae import VAE
@@ -218,7 +218,12 @@ class Past:
         self._before: list[Tensor] = []
         if source != "none":
             self._probes = [self.rows_of(k, N_PROBES, generator)[0] for k in range(len(self.ids))]
-            self._before = [encode_rows(self.vae, probe)[0] for probe in self._probes]
+            self._before = self._probes_by(self.vae)
+
+    def _probes_by(self, vae: VAE) -> list[Tensor]:
+        """Return the codes of all probes, component by component."""
+        codes = encode_rows(vae, torch.cat(self._probes))[0]
+        return list(codes.split([len(probe) for probe in self._probes]))
 
     def rows_of(
         self, component: int, n_rows: int, generator: torch.Generator
@@ -261,18 +266,18 @@ class Past:
         if not parts:
             return None
         inputs = torch.cat([part[0] for part in parts])
-        codes = encode_rows(self.vae, inputs)[0]
+        codes = replayed_codes(self.vae, inputs)
         decoded = [part[1] for part in parts if part[1] is not None]
         described = torch.cat(decoded) if decoded else inputs[:, :0]
         if values and not decoded:
             described = decode_codes(self.vae, codes)
-        return Replay(inputs, described, codes.to(torch.float32), torch.tensor(clusters), bool(decoded))
+        return Replay(inputs, described, codes, torch.tensor(clusters), bool(decoded))
 
     def carried(self, vae: VAE) -> SufficientStats:
         """Return the statistics of the past in the coordinates of the encoder as it is now."""
         if not self._probes:
             return self.overall
-        return carried(self.overall, self._before, [encode_rows(vae, probe)[0] for probe in self._probes])
+        return carried(self.overall, self._before, self._probes_by(vae))
 
 
 def carried(stats: SufficientStats, before: list[Tensor], after: list[Tensor]) -> SufficientStats:
