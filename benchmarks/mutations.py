@@ -399,6 +399,27 @@ MUTATIONS = (
         LEARN,
     ),
     Mutation(
+        "columns of a category vote each for itself",
+        "nets/inputs.py",
+        "    for columns in categories:\n",
+        "    for columns in categories[:0]:\n",
+        "nets/test_nets_inputs.py",
+    ),
+    Mutation(
+        "columns of which a row may have none are a category",
+        "scaling.py",
+        "if n_ones.max() > 1 or not n_ones.all() or",
+        "if n_ones.max() > 1 or",
+        "nets/test_nets_inputs.py",
+    ),
+    Mutation(
+        "tables of categories are taken for text",
+        "nets/inputs.py",
+        " and not categories_in(rows.numpy())",
+        "",
+        "nets/test_nets_inputs.py",
+    ),
+    Mutation(
         "heavy tails are not bent",
         "nets/inputs.py",
         "0.0 if curve == LINEAR else curve.unit",

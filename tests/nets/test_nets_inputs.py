@@ -112,6 +112,7 @@ def test_categories_are_the_runs_of_which_each_row_has_one():
     none = rows.copy()
     none[7, 14:16] = 0
     assert categories_in(none) == [slice(2, 14)]
+    assert categories_in(none[:, :16]) == [slice(2, 14)]
     counted = rows.copy()
     counted[7, 2:14] *= 3  # a count, not a sign
     assert categories_in(counted) == [slice(14, 16)]
