@@ -8,13 +8,14 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "dbull"
 
 # room -> rooms it may import; all may import what is usable everywhere.
-EVERYWHERE = {"errors", "documents", "writing", "threads", "scaling"}
+EVERYWHERE = {"errors", "documents", "writing", "threads", "scaling", "categories"}
 MAY_IMPORT = {
     "errors": set(),
     "documents": set(),
     "writing": set(),
     "threads": set(),
     "scaling": set(),
+    "categories": {"scaling"},
     "ledger": set(),
     "store": set(),
     "probability": set(),

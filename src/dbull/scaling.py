@@ -6,7 +6,6 @@ the centre and logarithmic far out. The rule looks at the first numbers alone an
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,7 +14,6 @@ Floats = NDArray[np.float64]
 
 ALL_OR_NOTHING = 0.1  # variance of what is alike or not at all: categories and flags,
 FEW_VALUES = 5  # and numbers of no more different values
-FEWEST_ROWS = 20  # of which each has exactly one of some columns: no chance any more
 FARTHEST = 4.0  # distance of two values of one column, if rare ones would otherwise be further out
 HEAVY = 1.5  # standard deviation, in robust ones, from which a tail is heavy; exponential has 1.2, normal 1
 DECADE, DECADES = 10.0, 1000.0  # ratio of large and small values for a log if the tail is heavy, and if not
@@ -81,33 +79,6 @@ def column_spread(numbers: Floats) -> float:
     """Return by what the numbers of a column are divided to have one vote, or a part if they are but few."""
     votes = ALL_OR_NOTHING if 1 < len(np.unique(numbers)) <= FEW_VALUES else 1.0
     return number_spread(numbers) / math.sqrt(votes)
-
-
-def categories_in(rows: NDArray[Any]) -> list[slice]:
-    """Return runs of columns (N, d) of which each row has exactly one: categories, a column for each value.
-
-    Two columns at least must vary. Columns without any row go with the category before them: values that may
-    come later.
-    """
-    if len(rows) < FEWEST_ROWS:
-        return []
-    n_ones_of: NDArray[Any] = (rows == 1).sum(0)
-    binary, ever = ((rows == 0) | (rows == 1)).all(0), n_ones_of > 0
-    varies = ever & (n_ones_of < len(rows))
-    found, start = [], 0
-    while start < len(binary):
-        n_ones, end = np.zeros(len(rows), dtype=np.int8), start
-        while end < len(binary) and binary[end] and ever[start] and n_ones.max() <= 1 and not n_ones.all():
-            n_ones += rows[:, end] != 0
-            end += 1
-        if n_ones.max() > 1 or not n_ones.all() or varies[start:end].sum() < 2:
-            start += 1
-            continue
-        while end < len(binary) and not ever[end]:
-            end += 1
-        found.append(slice(start, end))
-        start = end
-    return found
 
 
 def block_spread(block: Floats, reach: float, variance: float = 1.0) -> float:

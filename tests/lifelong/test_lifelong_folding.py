@@ -343,3 +343,20 @@ def test_a_flood_of_known_copies_counts_and_trains_little(data):
     grown = after.memory.total.counts.sum() - state.memory.total.counts.sum()
     assert float(grown) == pytest.approx(500, rel=1e-6)
     assert after.n_clusters == state.n_clusters
+
+
+@pytest.mark.parametrize("n_few", [1, 3])
+def test_imprints_follow_the_mean_of_small_arrivals(data, trained, n_few):
+    rows, labels = data
+    rows = rows[labels == 0]
+    inner = (
+        (rows - rows.mean(0)).norm(dim=1).argsort()[:-4].sort().values
+    )  # what counts for nothing is left out
+    rows, state = rows[inner], trained
+    for part in (rows[:60], rows[60 : 60 + n_few]):
+        state = drained(learn(state, part, learn_settings(freeze=True, **SETTINGS), None))[1]
+    counted = sum(imprint.n_rows for imprint in state.imprints.values())
+    mean = sum(imprint.n_rows * imprint.mean for imprint in state.imprints.values()) / counted
+    seen = state.view.inputs(state.view.values(rows[: 60 + n_few]))
+    assert counted == 60 + n_few
+    torch.testing.assert_close(mean, seen.mean(0), rtol=1e-4, atol=1e-5)

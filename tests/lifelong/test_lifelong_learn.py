@@ -676,3 +676,14 @@ def test_where_most_rows_keep_to_themselves_the_graph_is_not_asked(usually, told
     monkeypatch.setattr(module, "alone_share", lambda *_: 0.98)
     model.state_.alone_usually = usually
     assert (model.partial_fit(rows[100:]).report_.novel_share > 0.4) == told
+
+
+def test_a_few_are_asked_among_all(monkeypatch):
+    """How alone rows are depends on how many of their kind there are."""
+    shares = []
+    for n_asked in (60, 600):
+        monkeypatch.setattr(module, "PROBED", n_asked)
+        model = DBULL(kind="dense", random_state=0, epochs=5).fit(one_of_each(1, 600))
+        shares.append(model.state_.alone_usually)
+    assert shares[0] == pytest.approx(shares[1], abs=0.15)
+    assert shares[1] > module.TELLING

@@ -10,6 +10,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from dbull.lifelong import neighbourhood as module
 from dbull.lifelong.neighbourhood import (
+    NARROW,
     NeighbourGraph,
     alone_share,
     build_graph,
@@ -21,6 +22,7 @@ from dbull.lifelong.neighbourhood import (
     leading_directions,
     nearest_neighbours,
     neighbours_for,
+    products_of_halves,
     reproducible,
 )
 from dbull.lifelong.settings import GraphSettings
@@ -224,10 +226,21 @@ def test_a_new_cluster_is_alone_and_an_old_one_is_not():
 def test_some_rows_have_the_neighbours_that_they_have_among_all(n_columns):
     rows = rows_of(300, n_columns)
     whole = build_graph(rows, GraphSettings(), seeded(), 200)
-    some = build_graph(rows, GraphSettings(), seeded(), 200, 30)
-    assert torch.equal(some.neighbours, whole.neighbours[:30])
-    torch.testing.assert_close(some.weights, whole.weights[:30])
-    assert len(build_graph(rows, GraphSettings(), seeded(), 200, 1000)) == 300
+    asked = torch.randperm(300, generator=seeded())[:30]
+    some = build_graph(rows, GraphSettings(), seeded(), 200, asked)
+    assert torch.equal(some.neighbours, whole.neighbours[asked])
+    torch.testing.assert_close(some.weights, whole.weights[asked])
+
+
+@pytest.mark.parametrize("n_columns", [7, NARROW + 1])
+def test_the_scatter_of_all_rows_is_that_of_two_halves_and_of_their_means(n_columns):
+    one, other = rows_of(40, n_columns), 3 + 2 * rows_of(25, n_columns, seed=1)
+    basis = rows_of(n_columns, 4, seed=2)
+    for product, rows in zip(
+        products_of_halves(one, other), (one, other, torch.cat([one, other])), strict=True
+    ):
+        centred = rows - rows.mean(0)
+        torch.testing.assert_close(product(basis), centred.T @ (centred @ basis), rtol=1e-3, atol=1e-2)
 
 
 def test_nobody_is_alone_where_nobody_is():

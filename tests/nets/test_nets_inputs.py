@@ -6,9 +6,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dbull.categories import categories_in
 from dbull.errors import SettingsError
 from dbull.nets.inputs import LARGEST_INPUT, SAME_UNIT, SMALLEST_SHARE, fit_inputs, guess_kind
-from dbull.scaling import ALL_OR_NOTHING, FEWEST_ROWS, categories_in
+from dbull.scaling import ALL_OR_NOTHING, FARTHEST
 from dbull.tables import ColumnEncoder, propose_roles
 
 
@@ -104,8 +105,8 @@ def with_categories(n_rows=400, seed=0):
 def test_categories_are_the_runs_of_which_each_row_has_one():
     rows = with_categories()
     assert categories_in(rows) == [slice(2, 14), slice(14, 16)]
-    assert categories_in(rows[:FEWEST_ROWS]) == [slice(2, 14), slice(14, 16)]
-    assert categories_in(rows[: FEWEST_ROWS - 1]) == []  # may be by chance
+    assert categories_in(rows[:30]) == [slice(2, 14), slice(14, 16)]
+    assert categories_in(rows[:10]) == []  # may be by chance
     twice = rows.copy()
     twice[7, 2:14] = np.eye(12)[0] + np.eye(12)[1]  # no category: one row has two values
     assert categories_in(twice) == [slice(14, 16)]
@@ -116,6 +117,47 @@ def test_categories_are_the_runs_of_which_each_row_has_one():
     counted = rows.copy()
     counted[7, 2:14] *= 3  # a count, not a sign
     assert categories_in(counted) == [slice(14, 16)]
+
+
+def test_the_longest_of_overlapping_runs_is_the_category():
+    day = np.random.default_rng(0).integers(0, 7, 300)
+    weekend = (day >= 5).astype(float)
+    assert categories_in(np.column_stack([weekend, np.eye(7)[day]])) == [slice(1, 8)]
+    assert categories_in(np.column_stack([np.eye(7)[day], weekend])) == [slice(0, 7)]
+
+
+@pytest.mark.parametrize("n_rows", [20, 30, 50, 100])
+def test_flags_that_complement_each_other_by_chance_are_no_category(n_rows):
+    random = np.random.default_rng(n_rows)
+    for _ in range(20):
+        often = random.permutation(1 / np.arange(1, 501.0))
+        assert categories_in((random.random((n_rows, 500)) < often).astype(float)) == []
+
+
+def test_means_of_groups_of_rows_have_the_categories_of_the_rows():
+    random = np.random.default_rng(0)
+    rows, counts = with_categories(), random.integers(1, 5, 150).astype(float)
+    means = np.stack([rows[random.choice(400, int(n), replace=False)].mean(0) for n in counts])
+    means[:, 3] -= 1e-9  # by rounding
+    assert categories_in(means.astype(np.float32), counts) == [slice(2, 14), slice(14, 16)]
+    shares = random.dirichlet(np.ones(4), 150)  # add up to one, but count nothing
+    assert categories_in(shares, counts) == []
+
+
+def test_many_columns_with_a_row_without_any_are_soon_looked_through():
+    """In one pass: looking again from each column on would take a thousand times as many additions."""
+
+    class Counted(np.ndarray):
+        additions = 0
+
+        def __array_ufunc__(self, ufunc, method, *inputs, **options):
+            Counted.additions += ufunc in (np.add, np.subtract) and method == "__call__"
+            return getattr(ufunc, method)(*(np.asarray(i) for i in inputs), **options)
+
+    rows = np.eye(600)[np.random.default_rng(0).permutation(600)]
+    rows[0] = 0
+    assert categories_in(rows.view(Counted)) == []
+    assert Counted.additions < 4 * 600
 
 
 @pytest.mark.parametrize("columns", [[np.ones(50)], [np.ones(50), np.zeros(50)], [np.zeros(50)] * 3, []])
@@ -142,6 +184,9 @@ def test_a_category_has_one_vote_however_many_columns_it_has():
     for columns in categories_in(rows):
         assert float(variance[columns].sum()) == pytest.approx(ALL_OR_NOTHING, rel=1e-3)
         assert len(view.scale[columns].unique()) == 1  # each value is as far from each other
+    mostly = torch.tensor(np.eye(20)[np.maximum(0, np.arange(4000) - 3980)])  # rare values stay within reach
+    ends = fit_inputs(mostly, "dense", None, False).values(mostly).unique(dim=0)
+    assert float(torch.pdist(ends).max()) == pytest.approx(FARTHEST, rel=1e-3)
     # The same as one column of a table.
     column = {"half": ["left" if left else "right" for left in rows[:, 14]]}
     encoded = ColumnEncoder.fit(column, propose_roles(column, {"half": "category"})).encode(column)
@@ -257,7 +302,7 @@ def test_far_rows_stay_in_reach():
 @pytest.mark.parametrize(
     ("rows", "shape", "kind"),
     [
-        (np.eye(10), None, "sparse"),
+        (np.eye(6), None, "sparse"),  # too few to be a category
         (np.eye(10), (2, 5, 1), "images"),
         (-np.eye(10), None, "dense"),
         (np.eye(4), None, "dense"),  # a quarter is not zero
@@ -265,6 +310,7 @@ def test_far_rows_stay_in_reach():
         (np.zeros((4, 4)), None, "sparse"),
         (np.random.default_rng(0).normal(size=(9, 4)), None, "dense"),
         (np.eye(10)[np.arange(60) % 10], None, "dense"),  # a category is a table
+        (np.column_stack([np.eye(30) * 2, np.eye(2)[np.arange(30) % 2]]), None, "sparse"),  # words and a flag
         (np.eye(10)[np.arange(60) % 10] * 2, None, "sparse"),  # a count of words is none
         (np.eye(10)[np.arange(60) % 10], (2, 5, 1), "images"),
     ],

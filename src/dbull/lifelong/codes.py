@@ -117,8 +117,7 @@ class CodeMixture:
         However few its rows are among all, what lies so far from everything is no part of anything else.
         `islands` has the number of each row's, (N,), 0 for none; one needs `n_least` distinct rows.
         """
-        labels, n_before = self.labels.clone(), self.memory.n_components
-        n_new = 0
+        sets = torch.zeros_like(self.labels)
         for k in (~self.memory.established).nonzero()[:, 0].tolist():
             found, counts = islands[self.labels == k].unique(return_counts=True)
             if len(found) == 0:  # a component that is no row's first choice
@@ -128,11 +127,15 @@ class CodeMixture:
             for island in found[whole].tolist():
                 rows = ((self.labels == k) & (islands == island)).nonzero()[:, 0]
                 if len(points.take(rows).zt.unique(dim=1).T) >= n_least:  # copies know nobody but each other
-                    labels[rows] = n_before + n_new
-                    n_new += 1
+                    sets[rows] = sets.max() + 1
+        return self.with_newborns(sets, points)
+
+    def with_newborns(self, sets: Tensor, points: Points) -> CodeMixture:
+        """Give each set of rows a component of its own; `sets` numbers them from 1, (N,), with 0 for none."""
+        moved, n_new = sets > 0, int(sets.max()) if len(sets) else 0
         if n_new == 0:
             return self
-        moved = labels >= n_before
+        labels = torch.where(moved, self.memory.n_components - 1 + sets, self.labels)
         responsibilities = torch.nn.functional.pad(self.responsibilities, (0, n_new))
         responsibilities[moved] = 0.0
         responsibilities[moved, labels[moved]] = 1.0

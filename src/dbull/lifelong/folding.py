@@ -114,6 +114,35 @@ def fold_in(
     return state, report, counted
 
 
+def out_of_contact(
+    state: LearnerState,
+    fit: CodeMixture,
+    graph: NeighbourGraph,
+    replay: Replay,
+    silent: Tensor,
+    threshold: float,
+) -> Tensor:
+    """Return which rows old clusters took although they are in no contact with them, (N,).
+
+    Rows that one cluster took have the same number, from 1 on; the others have 0. What is mixed less than
+    pieces of one cluster are is no part of it, whatever the densities say: a broad component reaches far. Of
+    silent rows, (N,) bool, the graph says nothing.
+    """
+    place, n_old = {cluster: i for i, cluster in enumerate(state.cluster_ids)}, state.n_clusters
+    known = [
+        place[state.owner[i]] if old else n_old
+        for i, old in zip(fit.memory.ids, fit.memory.established.tolist(), strict=True)
+    ]
+    taken = torch.tensor(known)[fit.labels]
+    taken[silent] = n_old
+    replayed = torch.tensor([place[c] for c in replay.clusters.tolist()])
+    contact = mixing(edge_weights(graph, torch.cat([n_old + taken, replayed]), 2 * n_old + 1))
+    apart = contact.diagonal(n_old)[:n_old] < threshold
+    apart &= torch.bincount(taken, minlength=n_old + 1)[:n_old] > graph.neighbours.shape[1]
+    number = torch.where(apart, apart.cumsum(0), 0)
+    return torch.cat([number, number.new_zeros(1)])[taken]
+
+
 @dataclass(frozen=True)
 class _Placed:
     """Where components belong."""

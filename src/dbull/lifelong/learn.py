@@ -22,7 +22,7 @@ from torch import Tensor
 from dbull.ledger import ArrivalReport
 from dbull.lifelong.codes import CodeMixture, CodeSearch
 from dbull.lifelong.few_rows import FewRows
-from dbull.lifelong.folding import Arrival, fold_in
+from dbull.lifelong.folding import Arrival, fold_in, out_of_contact
 from dbull.lifelong.index import MANY_ROWS
 from dbull.lifelong.inference import encode_rows
 from dbull.lifelong.layout import lay_out_many
@@ -162,9 +162,13 @@ def learn(
         near_points = points.between(0, len(inputs))
         least = graph.neighbours.shape[1] + 1  # fewer cannot but know somebody else
         fit = fit.apart(islands_of(graph, data.inputs, least)[: len(inputs)], least, near_points)
+        silent = graph.silent[: len(inputs)]
         if learns:
             places = encode_rows(state.vae, data.inputs)[0] if data.places is None else data.places
             graph = graph.among(places)
+        if replay is not None and state.alone_usually <= TELLING:
+            strangers = out_of_contact(state, fit, graph, replay, silent, s.graph.join)
+            fit = fit.with_newborns(strangers, near_points)
 
     # done: far rows are searched apart and all is folded in
     if far_memory.n_components or len(parts.far):
@@ -210,8 +214,8 @@ def _alone_usually(state: LearnerState, inputs: Tensor, s: LearnSettings) -> flo
     if replay is None or len(inputs) < 2:
         return 0.0
     # Of some rows, but among all of them: the fewer rows there are, the farther away are their own kind.
-    order = torch.randperm(len(inputs), generator=generator)
-    graph = build_graph(torch.cat([inputs[order], replay.inputs]), s.graph, generator, len(inputs), PROBED)
+    asked = torch.randperm(len(inputs), generator=generator)[:PROBED]
+    graph = build_graph(torch.cat([inputs, replay.inputs]), s.graph, generator, len(inputs), asked)
     return alone_share(graph, len(inputs), s.past.n_replay)
 
 

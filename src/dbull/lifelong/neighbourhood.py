@@ -53,6 +53,11 @@ class NeighbourGraph:
     def __len__(self) -> int:
         return len(self.neighbours)
 
+    @property
+    def silent(self) -> Tensor:
+        """Rows that have no neighbours but their own copies, at no distance, (N,) bool."""
+        return (self.weights == 1).all(1)
+
     def draw(self, rows: Tensor, generator: torch.Generator) -> Tensor:
         """Draw one neighbour for each of the rows, by weight."""
         weights = self.weights[rows].cumsum(1)
@@ -79,19 +84,19 @@ def build_graph(
     settings: GraphSettings,
     generator: torch.Generator,
     n_present: int | None = None,
-    n_asked: int | None = None,
+    asked: Tensor | None = None,
 ) -> NeighbourGraph:
     """Return the graph of rows (N, d): by distance, or of wide rows by angle in reproducible directions.
 
     How many neighbours a row has goes by the `n_present` that are not replayed; all, if nothing is said. Only
-    the first `n_asked` rows are asked for their neighbours, if that is said.
+    rows that are `asked`, (M,), are in the graph then, in this order; their neighbours are among all.
     """
     rows = inputs
     if inputs.shape[1] > settings.angle_width:
         rows = F.normalize(reproducible(inputs, settings.dims, generator), dim=1)
     n_neighbors = min(settings.n_neighbors or neighbours_for(n_present or len(inputs)), len(inputs) - 1)
-    if n_asked is not None:
-        index, (squared, neighbours) = EXACT, nearest_neighbours(rows, n_neighbors, n_asked)
+    if asked is not None:
+        index, (squared, neighbours) = EXACT, nearest_neighbours(rows, n_neighbors, asked)
     else:
         index = index_for(settings.graph_index, len(rows))
         nearest = nearest_neighbours if index == EXACT else indexed_neighbours
@@ -168,25 +173,22 @@ def _directions(product: Product, width: int, n_dims: int, generator: torch.Gene
     return directions
 
 
-def nearest_neighbours(rows: Tensor, n_neighbours: int, n_asked: int | None = None) -> tuple[Tensor, Tensor]:
-    """Return squared distances and indices (N, n_neighbours) of the nearest other rows; of the first N only.
+def nearest_neighbours(rows: Tensor, n_neighbours: int, asked: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Return squared distances and indices (M, n_neighbours) of the rows nearest to those `asked`, or to all.
 
     All pairs are looked at, in the precision of the rows: neighbours whose squared distances differ by less
     than the rounding of the squared lengths may change places.
     """
     n_rows = len(rows)
-    n_asked = min(n_rows, n_asked or n_rows)
     squares = rows.square().sum(1)
-    step = max(1, CHUNK_NUMBERS // n_rows)
     distances, indices = [], []
-    for start in range(0, n_asked, step):
-        chunk = rows[start : min(start + step, n_asked)]
-        own = torch.arange(len(chunk))
+    asked = torch.arange(n_rows) if asked is None else asked
+    for some in asked.split(max(1, CHUNK_NUMBERS // n_rows)):
         # |a - b|^2 up to |a|^2, which does not change the order.
-        squared = torch.addmm(squares.expand(len(chunk), n_rows), chunk, rows.T, alpha=-2)
-        squared[own, own + start] = math.inf
+        squared = torch.addmm(squares.expand(len(some), n_rows), rows[some], rows.T, alpha=-2)
+        squared[torch.arange(len(some)), some] = math.inf
         nearest, index = squared.topk(n_neighbours, dim=1, largest=False)
-        distances.append((nearest + squares[start : start + len(chunk), None]).clamp(min=0))
+        distances.append((nearest + squares[some, None]).clamp(min=0))
         indices.append(index)
     return torch.cat(distances), torch.cat(indices)
 
@@ -216,9 +218,9 @@ def alone_share(graph: NeighbourGraph, n_present: int, n_replay: int) -> float:
 
     If all of them were rows of one old cluster, of which `n_replay` are replayed, a neighbour would be
     replayed with probability n_replay / (n_replay + n_present) at least. Alone is who has fewer than half.
-    Of rows that have no neighbours but their own copies, at no distance, the graph says nothing.
+    Of silent rows the graph says nothing.
     """
-    telling = ~(graph.weights[:n_present] == 1).all(1)
+    telling = ~graph.silent[:n_present]
     replayed = (graph.neighbours[:n_present][telling] >= n_present).double().mean(1)
     alone = (replayed < 0.5 * n_replay / (n_replay + n_present)).double()
     return float(alone.mean()) if len(alone) else 0.0

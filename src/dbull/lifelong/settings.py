@@ -14,7 +14,7 @@ from dbull.mixture.settings import FitSettings, SearchSettings, default_evidence
 OBJECTIVES = ("default", "paper", "paper-literal")
 PRETRAININGS = ("end-to-end", "stacked")
 NOVEL_SHARE = 0.15  # of the rows, from which a data set counts as new; a familiar one has about 0.05
-ALONE_SHARE = 0.4  # of rows that keep to themselves on the graph, from which a data set is new too
+ALONE_SHARE = 0.25  # of rows that keep to themselves on the graph, from which a data set is new too
 OUTLIER_STD = 3.0
 FEWEST_REPLAYED, MOST_REPLAYED = 100, 1000  # rows per cluster
 FAMILIAR_RATE = 0.25  # learning rate on a familiar data set, as a share of that on a new one

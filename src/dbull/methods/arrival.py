@@ -63,7 +63,7 @@ def _sought_anew(
     `usual` is what came of learning the rows on top of what was known, if it was tried.
     """
     company = everything.in_company(before.view)
-    fresh = choose(model, company.means, before)
+    fresh = choose(model, company.means, before, company.counts)
     settings = settings_for(company, fresh.settings)
     found, anew = yield from learn(fresh.state, company.means, settings, fresh.augment)
     if usual is None:

@@ -55,9 +55,9 @@ class DBULL(LearnedClusters, BaseEstimator):
         graph, a fixed front end for images, clusters as groups of components. "paper-literal": the paper as
         printed, its settings included; docs/errata.md has what that costs.
     kind : {"auto", "images", "dense", "sparse", "text"}, default="auto"
-        What rows are. "auto": images if `image_shape` is given, sparse if non-negative and mostly zero or
-        a wide matrix of scipy.sparse, texts if a table has nothing else (but ids), else dense. "text" takes
-        lists of texts.
+        What rows are. "auto": images if `image_shape` is given, sparse if non-negative and mostly zero
+        (unless most columns are those of categories) or a wide matrix of scipy.sparse, texts if a table has
+        nothing else (but ids), else dense. "text" takes lists of texts.
     columns : dict of str or None, default=None
         Roles of columns of a table by name, such as ``{"shop": "category"}``: number, flag, category, date,
         text, vector, key or ignore. Roles of the others are proposed from the first table; docs/tables.md has

@@ -64,10 +64,13 @@ class Choices:
         }
 
 
-def choose(model: DBULL, rows: torch.Tensor, like: LearnerState | None = None) -> Choices:
+def choose(
+    model: DBULL, rows: torch.Tensor, like: LearnerState | None = None, counts: torch.Tensor | None = None
+) -> Choices:
     """Check the parameters of a model and resolve them for the rows of its first data set.
 
-    Seed and kind of data are those of an earlier learner, if one is given.
+    Seed and kind of data are those of an earlier learner, if one is given. With `counts`, (N,), rows are
+    means of so many.
     """
     table, projected = hasattr(model, "column_encoder_"), hasattr(model, "projection_")
     seed = new_seed(model.random_state) if like is None else like.seed
@@ -87,7 +90,8 @@ def choose(model: DBULL, rows: torch.Tensor, like: LearnerState | None = None) -
         narrow = rows.shape[1] <= max(latent_dim, IDENTITY_WIDTH) and image_shape is None
         encoder = "identity" if narrow else "mlp"
     front_end = recipe.front_end if model.front_end == "auto" else bool(model.front_end)
-    view = fit_inputs(rows, kind, image_shape, front_end and encoder == "mlp", encoder == "identity", scaled)
+    front_end = front_end and encoder == "mlp"
+    view = fit_inputs(rows, kind, image_shape, front_end, encoder == "identity", scaled, counts)
     vae = networks(model, view, kind, encoder, recipe, seed)
     fresh = LearnerState.fresh(kind, view, vae, seed)
     settings = learn_settings(model, len(rows), recipe, fresh)

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from dbull.categories import categories_in
 from dbull.errors import DataError, check_known
 from dbull.nets.frontend import FrontEnd
-from dbull.scaling import LINEAR, Curve, categories_in, category_spread, column_scale
+from dbull.scaling import LINEAR, Curve, category_spread, column_scale
 
 KINDS = ("images", "sparse", "dense")
 SPARSE_SHARE = 0.8  # share of zeros from which non-negative rows count as sparse (word counts and the like)
@@ -100,13 +101,15 @@ def _log_cosh(x: Tensor) -> Tensor:
 def guess_kind(rows: Tensor, image_shape: tuple[int, int, int] | None) -> str:
     """Return "images" if a shape is given, "sparse" for non-negative rows that are mostly 0, else "dense".
 
-    Rows with categories, a column for each value, are mostly 0 as well, but they are tables.
+    Columns that are mostly those of categories, one for each value, are a table though they are mostly 0.
     """
     if image_shape is not None:
         return "images"
     mostly_zero = bool((rows == 0).double().mean() >= SPARSE_SHARE)
-    sparse = mostly_zero and bool(rows.min() >= 0) and not categories_in(rows.numpy())
-    return "sparse" if sparse else "dense"
+    if not mostly_zero or bool(rows.min() < 0):
+        return "dense"
+    n_of_categories = sum(run.stop - run.start for run in categories_in(rows.numpy()))
+    return "dense" if n_of_categories > rows.shape[1] / 2 else "sparse"
 
 
 def fit_inputs(
@@ -116,6 +119,7 @@ def fit_inputs(
     use_front_end: bool,
     as_they_are: bool = False,
     scaled: bool = False,
+    counts: Tensor | None = None,
 ) -> InputView:
     """Fix the view from the first data.
 
@@ -123,7 +127,8 @@ def fit_inputs(
     vary and have the unit of the others, and by the rules of tables where they have none in common
     (scaling.py). Sparse columns are divided by the root of their deviation, to a mean square of 1 as a whole
     (zeros stay zeros). With `as_they_are` inputs are the values themselves, so that they can be undone
-    without a decoder. Columns that are `scaled` already keep their proportions.
+    without a decoder. Columns that are `scaled` already keep their proportions. With `counts`, (N,), rows are
+    means of so many.
     """
     check_known("kind of data", kind, KINDS)
     check_range(rows)
@@ -145,13 +150,18 @@ def fit_inputs(
     else:
         shift, scale = rows.mean(0), rows.std(0, correction=0)
         rounding = 8 * torch.finfo(rows.dtype).eps * rows.abs().amax(0)
-        floor = SMALLEST_SHARE * scale.double().square().mean().sqrt()
-        categories = categories_in(rows.numpy())
-        if categories or bool(scale.max() > SAME_UNIT * scale.median()):
-            centre, unit, shift, scale = _scaled_apart(rows, categories)
-        elif floor > 0:
+        categories = categories_in(rows.numpy(), None if counts is None else counts.numpy())
+        other = torch.ones(len(scale), dtype=torch.bool)
+        for columns in categories:
+            other[columns] = False
+        if bool(other.any()) and bool(scale[other].max() > SAME_UNIT * scale[other].median()):
+            centre, unit, shift, scale = _scaled_apart(rows)
+        else:
             # What hardly varies in the first data may vary in later ones, as much as other columns do.
-            scale = scale.clamp_min(float(floor))
+            floor = SMALLEST_SHARE * scale[other].double().square().mean().sqrt()
+            scale = torch.where(other & (scale < floor), floor.to(scale), scale)
+        for columns in categories:  # all columns of one have one vote together
+            scale[columns] = category_spread(rows[:, columns].double().numpy())
         scale = torch.where(scale > rounding, scale, torch.ones_like(scale))  # constant columns have no scale
     if as_they_are:
         return InputView("dense", shift, scale, None, torch.zeros(rows.shape[1]), 1.0, centre, unit)
@@ -166,19 +176,13 @@ def fit_inputs(
     return replace(plain, input_shift=features.mean(0), input_scale=spread if spread > 0 else 1.0)
 
 
-def _scaled_apart(rows: Tensor, categories: list[slice]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return centre, unit, shift and scale of columns that have no common unit, each by its own numbers.
-
-    All columns of a category together have the vote of one.
-    """
+def _scaled_apart(rows: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return centre, unit, shift and scale of columns that have no common unit, each by its own numbers."""
     found = []
     for column in rows.double().numpy().T:
         curve, mean, spread = column_scale(column)
         found.append((curve.centre, 0.0 if curve == LINEAR else curve.unit, mean, spread))
     centre, unit, shift, scale = torch.tensor(found, dtype=rows.dtype).T.contiguous()
-    for columns in categories:
-        shift[columns] = rows[:, columns].mean(0)
-        scale[columns] = category_spread(rows[:, columns].double().numpy())
     return centre, unit, shift, scale
 
 
