@@ -111,9 +111,16 @@ MUTATIONS = (
     Mutation(
         "the graph is believed where drawn rows look like none",
         "lifelong/learn.py",
-        "state.alone_usually <= TELLING",
-        "True",
+        "graph is not None and state.alone_usually <= TELLING",
+        "graph is not None",
         LEARN,
+    ),
+    Mutation(
+        "contact is believed where drawn rows look like none",
+        "lifelong/learn.py",
+        "if replay is not None and state.alone_usually <= TELLING",
+        "if replay is not None",
+        "lifelong/test_lifelong_contact.py",
     ),
     # Replay.
     Mutation(
@@ -255,7 +262,7 @@ MUTATIONS = (
     Mutation("nothing is joined", "lifelong/groups.py", "float(mixed.max()) < threshold", "True", GROUPS),
     Mutation(
         "learning joins nothing",
-        "lifelong/folding.py",
+        "lifelong/placing.py",
         "group = join_components(",
         "join_components(",
         LEARN,
@@ -407,14 +414,14 @@ MUTATIONS = (
     ),
     Mutation(
         "contact with any old cluster will do",
-        "lifelong/folding.py",
+        "lifelong/placing.py",
         "contact.diagonal(n_old)[:n_old]",
         "contact[:n_old, n_old : 2 * n_old].amax(0)",
         "lifelong/test_lifelong_contact.py",
     ),
     Mutation(
         "silent rows have no contact",
-        "lifelong/folding.py",
+        "lifelong/placing.py",
         "taken[silent] = n_old",
         "pass",
         "lifelong/test_lifelong_contact.py",
@@ -435,7 +442,7 @@ MUTATIONS = (
     ),
     Mutation(
         "two halves have one mean",
-        "lifelong/neighbourhood.py",
+        "lifelong/directions.py",
         "_product(first + second + gap.T @ gap)",
         "_product(first + second)",
         GRAPH,
@@ -513,14 +520,14 @@ MUTATIONS = (
     Mutation(
         "what hardly varies is blown up",
         "nets/inputs.py",
-        "elif floor > 0:",
-        "if False:",
+        "torch.where(other & (scale < floor), floor.to(scale), scale)",
+        "scale",
         "nets/test_nets_inputs.py",
     ),
     Mutation(
         "all columns have one unit",
         "nets/inputs.py",
-        "bool(scale.max() > SAME_UNIT * scale.median())",
+        "bool(scale[other].max() > SAME_UNIT * scale[other].median())",
         "False",
         "nets/test_nets_inputs.py",
     ),

@@ -9,8 +9,8 @@ import torch
 from dbull import DBULL
 from dbull.lifelong import learn as module
 from dbull.lifelong.codes import CodeSearch
-from dbull.lifelong.folding import out_of_contact
 from dbull.lifelong.neighbourhood import NeighbourGraph
+from dbull.lifelong.placing import out_of_contact
 
 N_OWN, N_REPLAYED, K = 60, 60, 5
 

@@ -9,8 +9,8 @@ from scipy import sparse, stats
 from sklearn.neighbors import NearestNeighbors
 
 from dbull.lifelong import neighbourhood as module
+from dbull.lifelong.directions import NARROW, leading_directions, products_of_halves, reproducible
 from dbull.lifelong.neighbourhood import (
-    NARROW,
     NeighbourGraph,
     alone_share,
     build_graph,
@@ -19,11 +19,8 @@ from dbull.lifelong.neighbourhood import (
     first_codes,
     fuzzy_weights,
     lay_out,
-    leading_directions,
     nearest_neighbours,
     neighbours_for,
-    products_of_halves,
-    reproducible,
 )
 from dbull.lifelong.settings import GraphSettings
 

@@ -22,7 +22,7 @@ from torch import Tensor
 from dbull.ledger import ArrivalReport
 from dbull.lifelong.codes import CodeMixture, CodeSearch
 from dbull.lifelong.few_rows import FewRows
-from dbull.lifelong.folding import Arrival, fold_in, out_of_contact
+from dbull.lifelong.folding import fold_in
 from dbull.lifelong.index import MANY_ROWS
 from dbull.lifelong.inference import encode_rows
 from dbull.lifelong.layout import lay_out_many
@@ -36,6 +36,7 @@ from dbull.lifelong.neighbourhood import (
 )
 from dbull.lifelong.novelty import Triage, bounds_novelty, copies_beyond, keeping_together, sort_rows
 from dbull.lifelong.past import Past
+from dbull.lifelong.placing import Arrival, out_of_contact
 from dbull.lifelong.settings import (
     ALONE_SHARE,
     NOVEL_SHARE,
