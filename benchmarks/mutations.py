@@ -413,6 +413,13 @@ MUTATIONS = (
         "lifelong/test_lifelong_contact.py",
     ),
     Mutation(
+        "copies go to whatever cluster finds them usual",
+        "lifelong/placing.py",
+        "nearest = int(seen.scores.argmax(1).mode().values)",
+        "nearest = int((seen.scores >= seen.thresholds(USUAL_STD)).double().mean(0).argmax())",
+        FOLDING,
+    ),
+    Mutation(
         "contact with any old cluster will do",
         "lifelong/placing.py",
         "contact.diagonal(n_old)[:n_old]",

@@ -1,16 +1,24 @@
 """The end of a data set: each row is folded in once, in one place, and old clusters keep what they are."""
 
 from dataclasses import astuple, replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
 from dbull.errors import NumericalError
-from dbull.lifelong import folding
+from dbull.lifelong import folding, placing
 from dbull.lifelong.inference import encode_rows
 from dbull.lifelong.learn import FEWEST_TO_TRAIN, _schedule, learn, pretrain
-from dbull.lifelong.novelty import Calibration, Triage, cluster_peak, cluster_scores, strangeness
+from dbull.lifelong.novelty import (
+    Calibration,
+    Strangeness,
+    Triage,
+    cluster_peak,
+    cluster_scores,
+    strangeness,
+)
 from dbull.lifelong.past import encoder_fingerprint
 from dbull.lifelong.settings import ALONE_SHARE, FAMILIAR_ROUNDS, NOVEL_SHARE, ROUNDS, Schedule
 from dbull.lifelong.state import LearnerState
@@ -328,6 +336,26 @@ def test_a_flood_of_copies_that_a_cluster_finds_usual_founds_none(data):
         (int(after.assign(codes_of(after, known[:1])[0])[0]), True)
     ]
     assert drained(learn(state, flood(strange, 10, 80), settings, None))[1].n_clusters > before
+
+
+@pytest.mark.parametrize(
+    ("narrow", "broad", "want"), [(-5.0, -20.0, {}), (-1.0, -20.0, {2: 7}), (-25.0, -20.0, {2: 3})]
+)
+def test_copies_go_to_the_nearest_cluster_or_to_none(narrow, want, monkeypatch):
+    """To cluster 7 scores down to -2 are usual, to cluster 3, which is broad, those down to -100."""
+    n_rows = 40
+    scales = (Calibration(100.0, 100.0, 200.0), Calibration(100.0, -1000.0, 100.0 * (100 + 900)))
+    scores = torch.tensor([[narrow, -20.0]], dtype=torch.float64).repeat(n_rows, 1)
+    seen = Strangeness((7, 3), scores, (2.0, 0.0), scales)
+    assert seen.thresholds(placing.USUAL_STD).tolist() == pytest.approx([-2.0, -100.0], abs=1.0)
+    monkeypatch.setattr(placing, "strangeness", lambda state, rows: seen)
+    memory = SimpleNamespace(established=torch.tensor([True, True, False]))
+    fit = SimpleNamespace(memory=memory, labels=torch.full((n_rows,), 2))
+    graph = SimpleNamespace(neighbours=torch.zeros(n_rows, 15))
+    arrival = SimpleNamespace(graph=graph, inputs=torch.ones(n_rows, 4))
+    assert placing._familiar_copies(SimpleNamespace(imprints={1: None}), fit, arrival) == want
+    few = SimpleNamespace(graph=graph, inputs=torch.arange(n_rows * 4.0).reshape(n_rows, 4))
+    assert placing._familiar_copies(SimpleNamespace(imprints={1: None}), fit, few) == {}  # no copies
 
 
 def test_a_flood_of_known_copies_counts_and_trains_little(data):

@@ -10,7 +10,7 @@ from torch import Tensor
 from dbull.lifelong.codes import CodeMixture
 from dbull.lifelong.groups import AMONG_OLD, join_components, lowered, mixing, number_clusters
 from dbull.lifelong.neighbourhood import NeighbourGraph, edge_weights
-from dbull.lifelong.novelty import Calibration, cluster_scores
+from dbull.lifelong.novelty import strangeness
 from dbull.lifelong.past import Replay
 from dbull.lifelong.settings import GraphSettings
 from dbull.lifelong.state import LearnerState
@@ -87,10 +87,11 @@ def placed_components(state: LearnerState, fit: CodeMixture, arrival: Arrival, s
 
 
 def _familiar_copies(state: LearnerState, fit: CodeMixture, arrival: Arrival) -> dict[int, int]:
-    """Return newborn components of copies that an old cluster finds usual, and that cluster.
+    """Return newborn components of copies that their nearest old cluster finds usual, and that cluster.
 
     A row that comes more often than it has neighbours is the neighbour of its copies alone, so the graph says
-    of a flood of them that it touches nothing. What the clusters of the past find usual decides instead.
+    of a flood of them that it touches nothing. Densities decide instead, as they do what is new: a broad
+    cluster finds much usual that it is not the nearest to.
     """
     assert arrival.graph is not None
     newborn = (~fit.memory.established).nonzero()[:, 0].tolist()
@@ -103,21 +104,14 @@ def _familiar_copies(state: LearnerState, fit: CodeMixture, arrival: Arrival) ->
         members = fit.labels == k
         if float(silent[members].double().mean()) < MOST:
             continue
-        rows = arrival.inputs[members]
-        usual = {c: _usual_share(state, c, rows) for c in state.cluster_ids}
-        best = max(usual, key=lambda c: usual[c])
-        if usual[best] >= MOST:
-            found[k] = best
+        seen = strangeness(state, arrival.inputs[members])
+        if seen is None:
+            return {}
+        nearest = int(seen.scores.argmax(1).mode().values)
+        usual = seen.scores[:, nearest] >= seen.thresholds(USUAL_STD)[nearest]
+        if float(usual.double().mean()) >= MOST:
+            found[k] = seen.clusters[nearest]
     return found
-
-
-def _usual_share(state: LearnerState, cluster: int, inputs: Tensor) -> float:
-    """Return the share of rows that are as a cluster's own mostly are; none if it has no scale."""
-    scale = state.calibrations.get(cluster, Calibration())
-    if scale.n_rows == 0:
-        return 0.0
-    scores = cluster_scores(inputs, state.imprints_of(cluster))
-    return float((scores >= scale.threshold(USUAL_STD)).double().mean())
 
 
 def out_of_contact(
