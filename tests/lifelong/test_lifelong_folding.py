@@ -338,9 +338,7 @@ def test_a_flood_of_copies_that_a_cluster_finds_usual_founds_none(data):
     assert drained(learn(state, flood(strange, 10, 80), settings, None))[1].n_clusters > before
 
 
-@pytest.mark.parametrize(
-    ("narrow", "broad", "want"), [(-5.0, -20.0, {}), (-1.0, -20.0, {2: 7}), (-25.0, -20.0, {2: 3})]
-)
+@pytest.mark.parametrize(("narrow", "want"), [(-5.0, {}), (-1.0, {2: 7}), (-25.0, {2: 3})])
 def test_copies_go_to_the_nearest_cluster_or_to_none(narrow, want, monkeypatch):
     """To cluster 7 scores down to -2 are usual, to cluster 3, which is broad, those down to -100."""
     n_rows = 40
