@@ -462,6 +462,13 @@ MUTATIONS = (
         "nets/test_nets_inputs.py",
     ),
     Mutation(
+        "dummies of a table vote each for itself",
+        "tables/encoder.py",
+        "cls(tuple(_with_one_vote(fitted, columns)), left_out)",
+        "cls(tuple(fitted), left_out)",
+        "tables/test_tables_encoder.py",
+    ),
+    Mutation(
         "columns of a category vote each for itself",
         "nets/inputs.py",
         "        for columns in categories:  # all",

@@ -83,6 +83,26 @@ def test_a_number_of_few_values_goes_by_steps():
     assert few == pytest.approx(ALL_OR_NOTHING, rel=1e-4)
 
 
+def test_dummies_of_a_category_are_that_category():
+    """As a column of labels, or as flags side by side: rows are as far from each other."""
+    random = np.random.default_rng(0)
+    label = random.integers(0, 9, 400)
+    paid, other = random.random(400) < 0.3, random.random(400) < 0.6
+    dummies = {f"shop {i}": label == i for i in range(9)}
+    columns = {"paid": paid, **dummies, "other": other}
+    found = votes(fitted(columns), columns)
+    assert sum(found[name] for name in dummies) == pytest.approx(ALL_OR_NOTHING, rel=1e-3)
+    assert found["paid"] == pytest.approx(ALL_OR_NOTHING, rel=1e-3)
+    whole = encoded({"shop": np.array([f"s{i}" for i in label])}, shop="category")
+    apart = encoded(dummies)
+    assert np.linalg.norm(apart[:50, None] - apart[:50], axis=2) == pytest.approx(
+        np.linalg.norm(whole[:50, None] - whole[:50], axis=2), rel=1e-3, abs=1e-6
+    )
+    dummies["shop 3"] = dummies["shop 3"] & (np.arange(400) != np.flatnonzero(label == 3)[0])
+    found = votes(fitted(dummies), dummies)  # one row has none: flags
+    assert found["shop 0"] == pytest.approx(ALL_OR_NOTHING, rel=1e-3)
+
+
 @pytest.mark.parametrize("share", [0.5, 0.1, 0.01, 0.006, 0.001])
 def test_a_rare_flag_neither_rules_nor_vanishes(share):
     flags = np.arange(10_000) < round(share * 10_000)

@@ -5,15 +5,17 @@ A row is encoded by itself, so that it means the same in every arrival. docs/tab
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbull.categories import categories_in
 from dbull.documents import check_fields, fail, list_of, mapping, number, object_of, one_of, text, whole
 from dbull.errors import DataError, TableNotice
+from dbull.scaling import category_spread
 from dbull.tables.cells import Floats, tidy
 from dbull.tables.frames import Columns, columns_of
 from dbull.tables.parts import PARTS, Arrays, Part
@@ -84,6 +86,19 @@ def _fit_column(role: ColumnRole, column: NDArray[Any]) -> _Column:
     return _Column(role.name, role.role, part, means, spreads, float(1 - there.mean()))
 
 
+def _with_one_vote(fitted: list[_Column], columns: Columns) -> list[_Column]:
+    """Return the columns, with flags side by side that are the values of one category scaled together."""
+    n_rows = len(columns[fitted[0].name])
+    flags = np.full((n_rows, len(fitted)), np.nan)
+    for i, column in enumerate(fitted):
+        if column.role == "flag" and not column.flagged:
+            flags[:, i] = column.part.raw(tidy(columns[column.name])).values.reshape(n_rows)
+    for values in categories_in(flags):
+        spread = np.array([category_spread(flags[:, values])])
+        fitted[values] = [replace(column, spreads=spread) for column in fitted[values]]
+    return fitted
+
+
 @dataclass(frozen=True, eq=False)
 class ColumnEncoder:
     """Turns tables into rows of numbers; made by `fit`, never changed afterwards."""
@@ -104,7 +119,8 @@ class ColumnEncoder:
                 "give at least one a role, such as roles={'name': 'category'}"
             )
         left_out = tuple(role.name for role in given if role.role not in PARTS)
-        return cls(tuple(_fit_column(role, columns[role.name]) for role in used), left_out)
+        fitted = [_fit_column(role, columns[role.name]) for role in used]
+        return cls(tuple(_with_one_vote(fitted, columns)), left_out)
 
     @property
     def names(self) -> tuple[str, ...]:
