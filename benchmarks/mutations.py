@@ -420,6 +420,13 @@ MUTATIONS = (
         FOLDING,
     ),
     Mutation(
+        "at a high resolution what is known is in no contact",
+        "lifelong/placing.py",
+        "min(join, CONTACT)",
+        "join",
+        "lifelong/test_lifelong_contact.py",
+    ),
+    Mutation(
         "contact with any old cluster will do",
         "lifelong/placing.py",
         "contact.diagonal(n_old)[:n_old]",

@@ -49,6 +49,8 @@ def strangers(graph, components, established=(True, True, False), silent=None, t
 def test_rows_among_those_of_their_cluster_stay():
     graph = graph_of([(0, 2), (1, 3)])
     assert strangers(graph, [0] * 30 + [1] * 30) == [0] * 60
+    # Where clusters are to be finer, more must be mixed to be joined; what is known stays known.
+    assert strangers(graph, [0] * 30 + [1] * 30, threshold=5.0) == [0] * 60
 
 
 def test_rows_without_contact_to_their_cluster_go_together():

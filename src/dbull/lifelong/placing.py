@@ -16,6 +16,7 @@ from dbull.lifelong.settings import GraphSettings
 from dbull.lifelong.state import LearnerState
 from dbull.mixture.updates import Points
 
+CONTACT = 0.1  # mixing with an old cluster below which rows are no part of it, however fine clusters are
 MOST = 0.5  # share of rows that speaks for all
 USUAL_STD = 3.0  # a row is usual to a cluster if it is not farther below what its own rows score
 
@@ -120,13 +121,13 @@ def out_of_contact(
     graph: NeighbourGraph,
     replay: Replay,
     silent: Tensor,
-    threshold: float,
+    join: float,
 ) -> Tensor:
     """Return which rows old clusters took although they are in no contact with them, (N,).
 
     Rows that one cluster took have the same number, from 1 on; the others have 0. What is mixed less than
-    pieces of one cluster are is no part of it, whatever the densities say: a broad component reaches far. Of
-    silent rows, (N,) bool, the graph says nothing.
+    pieces of one cluster are, from `join` on, is no part of it, whatever the densities say: a broad component
+    reaches far. Of silent rows, (N,) bool, the graph says nothing.
     """
     place, n_old = {cluster: i for i, cluster in enumerate(state.cluster_ids)}, state.n_clusters
     known = [
@@ -137,7 +138,7 @@ def out_of_contact(
     taken[silent] = n_old
     replayed = torch.tensor([place[c] for c in replay.clusters.tolist()])
     contact = mixing(edge_weights(graph, torch.cat([n_old + taken, replayed]), 2 * n_old + 1))
-    apart = contact.diagonal(n_old)[:n_old] < threshold
+    apart = contact.diagonal(n_old)[:n_old] < min(join, CONTACT)
     apart &= torch.bincount(taken, minlength=n_old + 1)[:n_old] > graph.neighbours.shape[1]
     number = torch.where(apart, apart.cumsum(0), 0)
     return torch.cat([number, number.new_zeros(1)])[taken]
